@@ -17,11 +17,16 @@ pub(crate) const LEAST_NS: u64 = 500_000_000;
 /// Definition: the shortest stretch that counts as one value, in nanoseconds of wall time.
 const BATCH_NS: f64 = 150_000_000.0;
 
-/// When the program had begun, going by its shared windows since `begin_ns`; `None`: there is not as much after it.
+/// When the program had begun, going by its shared windows since `begin_ns`; `None`: there is not as much after it, or it computed
+/// nothing any more.
 pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
     let least_ns = begin_ns + LEAST_NS;
     let after = |ns: u64| &windows[windows.partition_point(|w| w.start_ns < ns)..];
-    let is_enough = |ns: &u64| wall_ns(after(*ns)) >= LEAST_NS as f64 && after(*ns).len() >= FEWEST;
+    let computes = |w: &Window| w.total().compute_ns > 0.0;
+    let is_enough = |ns: &u64| {
+        let rest = after(*ns);
+        wall_ns(rest) >= LEAST_NS as f64 && rest.len() >= FEWEST && rest.iter().any(computes)
+    };
     truncation(windows).map(|ns| ns.max(least_ns)).filter(is_enough).or(Some(least_ns).filter(is_enough))
 }
 

@@ -1,5 +1,6 @@
 //! What the predictor answers: plain data that serialises to `corun.predict/1`.
 
+use crate::useful_work::Spent;
 use corun_model::Unavailable;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,8 @@ pub struct Estimate {
     pub throttled: f64,
     /// The same of who stopped or froze them.
     pub held: f64,
+    /// The part of that in which they were frozen.
+    pub frozen: f64,
 }
 
 /// What makes up `slowdown - 1`, to which they sum. None is negative: what a program does less of beside co-runners (tasks queue
@@ -172,13 +175,41 @@ pub struct WindowSummary {
     pub slowdown: Option<f64>,
 }
 
+/// What a program waited for that did not run, of the lives of its tasks, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// All of their lives.
+    pub life_ns: u64,
+    /// Its own CPU budgets stopped them.
+    pub throttled_ns: u64,
+    /// A signal or a debugger stopped them.
+    pub stopped_ns: u64,
+    /// They were frozen.
+    pub frozen_ns: u64,
+    /// Co-runners, or nobody knows who, had their CPUs.
+    pub stolen_ns: u64,
+}
+
+impl Waited {
+    /// What is in this sum of tasks.
+    pub(crate) fn of(all: &Spent) -> Waited {
+        Waited {
+            life_ns: all.life_ns as u64,
+            throttled_ns: all.throttled_ns as u64,
+            stopped_ns: (all.held_ns - all.frozen_ns).max(0.0) as u64,
+            frozen_ns: all.frozen_ns as u64,
+            stolen_ns: all.stolen_ns as u64,
+        }
+    }
+}
+
 /// Why there is no estimate yet; `corun-report` makes the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotTell {
     /// The program had no task in a shared window.
     NoTask,
     /// It has not run yet, and only waited.
-    OnlyWaited,
+    OnlyWaited(Waited),
     /// There is no shared window in the stretch.
     NoSharedWindow,
     /// It did no useful work in the shared windows, or in the dedicated ones.
@@ -201,7 +232,7 @@ impl CannotTell {
     pub fn name(self) -> &'static str {
         match self {
             CannotTell::NoTask => "no_task",
-            CannotTell::OnlyWaited => "only_waited",
+            CannotTell::OnlyWaited(_) => "only_waited",
             CannotTell::NoSharedWindow => "no_shared_window",
             CannotTell::NoUsefulWork => "no_useful_work",
             CannotTell::TooShort { .. } => "too_short",

@@ -11,7 +11,7 @@ use crate::baselines::baselines;
 use crate::beginning;
 use crate::counterfactual::{AloneTime, Counterfactual};
 use crate::definitions::{CONFIDENCE, NEGLIGIBLE};
-use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Way, WindowSummary};
+use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Waited, Way, WindowSummary};
 use crate::hypervisor::Hypervisor;
 use crate::interval::{interval, FEWEST};
 use crate::loss::Losses;
@@ -272,8 +272,9 @@ impl Predictor {
         if shared.wall_ns == 0.0 || shared.all().next().is_none() {
             return Err(CannotTell::NoTask);
         }
-        if shared.total().compute_ns <= 0.0 {
-            return Err(CannotTell::OnlyWaited);
+        let all = shared.total();
+        if all.compute_ns <= 0.0 {
+            return Err(CannotTell::OnlyWaited(Waited::of(&all)));
         }
         if shared.wall_ns < self.options.least_ns as f64 {
             return Err(CannotTell::TooShort { least_ns: self.options.least_ns });
@@ -362,6 +363,7 @@ impl Predictor {
             phases: self.changes_ns.len() + 1,
             throttled: all.throttled_ns / all.life_ns.max(1.0),
             held: all.held_ns / all.life_ns.max(1.0),
+            frozen: all.frozen_ns / all.life_ns.max(1.0),
         })
     }
 }
@@ -469,6 +471,49 @@ mod tests {
         assert_eq!(cannot_tell(&predictor), CannotTell::TooShort { least_ns: 500_000_000 });
         predictor.push_window(Window { wall_ns: 1e9, ..window(1, 0.5) }, Label::Shared);
         assert_eq!(cannot_tell(&predictor), CannotTell::TooFewShared);
+    }
+
+    /// The `i`-th window of a task of whose life these shares are computed, throttled, stopped, frozen and stolen.
+    fn kept(i: u64, [compute, throttled, stopped, frozen, stolen]: [f64; 5]) -> Window {
+        let ns = |share: f64| share * WINDOW_NS as f64;
+        let spent = Spent {
+            life_ns: ns(1.0),
+            compute_ns: ns(compute),
+            throttled_ns: ns(throttled),
+            held_ns: ns(stopped + frozen),
+            frozen_ns: ns(frozen),
+            other_ns: ns(throttled + stopped + frozen),
+            stolen_ns: ns(stolen),
+            ..Spent::default()
+        };
+        Window { tasks: [(TaskId(1), spent)].into(), ..window(i, 0.0) }
+    }
+
+    #[test]
+    fn of_a_program_that_did_not_run_it_is_known_what_kept_it() {
+        for shares in [[0.0, 0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 0.0, 1.0, 0.0], [0.0; 5]] {
+            let mut predictor = Predictor::new(TenantId(0), Options::default());
+            (0..20).for_each(|i| _ = predictor.push_window(kept(i, shares), Label::Shared));
+            let Err(CannotTell::OnlyWaited(w)) = predictor.so_far() else { panic!("it did not run") };
+            let found = [0, w.throttled_ns, w.stopped_ns, w.frozen_ns, w.stolen_ns];
+            let [_, rest @ ..] = found.map(|ns| ns as f64 / w.life_ns as f64);
+            assert!(
+                rest.iter().zip(&shares[1..]).all(|(is, of)| (is - of).abs() < 1e-6),
+                "{rest:?}: {shares:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_ran_only_at_the_beginning_did_run() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        for i in 0..30 {
+            let shares = if i < 4 { [1.0, 0.0, 0.0, 0.0, 0.0] } else { [0.0, 0.0, 0.0, 1.0, 0.0] };
+            predictor.push_window(kept(i, shares), Label::Shared);
+        }
+        let run = predictor.so_far().unwrap();
+        assert!((run.held - 26.0 / 30.0).abs() < 1e-6 && run.held == run.frozen, "{run:?}");
+        assert!((run.slowdown - 1.0).abs() < 1e-6, "{run:?}");
     }
 
     /// Prepares for 4 s on one thread, from which nothing is taken, then goes on with four for 20 s, of which three

@@ -32,6 +32,7 @@ impl Spent {
             slack_ns,
             throttled_ns,
             held_ns,
+            frozen_ns,
             stolen_ns,
             queued_ns,
             other_ns,
@@ -44,7 +45,7 @@ impl Spent {
             beside_stolen_ns,
         } = self;
         let times = [life_ns, compute_ns, spin_ns, unjudged_ns, sibling_ns, own_ns, slack_ns];
-        let others = [throttled_ns, held_ns, stolen_ns, queued_ns, other_ns, beside_stolen_ns];
+        let others = [throttled_ns, held_ns, frozen_ns, stolen_ns, queued_ns, other_ns, beside_stolen_ns];
         let counts = [blockings, yieldings, queueings].into_iter().flatten();
         let counted =
             [memory, system, cycles, instructions, misses].into_iter().flat_map(|c| [c.sum, c.in_ns]);
@@ -107,6 +108,6 @@ mod tests {
             }
             all[&name] = was;
         }
-        assert_eq!(tried, 42);
+        assert_eq!(tried, 44);
     }
 }

@@ -18,7 +18,7 @@ use crate::combine::Evidence;
 use crate::counterfactual::Counterfactual;
 use crate::dedicated::{self, Speed};
 use crate::definitions::NEGLIGIBLE;
-use crate::estimate::{Assignment, CannotTell, Method, Way};
+use crate::estimate::{Assignment, CannotTell, Method, Waited, Way};
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::loss;
 use crate::steps::goes_in_steps;
@@ -215,7 +215,8 @@ impl Estimator for LedgerAndReplay {
     fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell> {
         let shared = &Window::sum(of.shared);
         let hints = Hints::of(of.shared, of.wake_up_ns);
-        let found = alone::likely(shared, hints).ok_or(CannotTell::OnlyWaited)?;
+        let only_waited = || CannotTell::OnlyWaited(Waited::of(&shared.total()));
+        let found = alone::likely(shared, hints).ok_or_else(only_waited)?;
         let is_static = of.assignment == Assignment::Static && of.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let loss = loss::of(of.shared, hints, of.known);

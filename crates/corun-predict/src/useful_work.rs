@@ -59,6 +59,9 @@ pub struct Spent {
     /// Stopped or frozen by somebody.
     #[serde(default)]
     pub held_ns: f64,
+    /// The part of that in which it was frozen.
+    #[serde(default)]
+    pub frozen_ns: f64,
     /// Times it blocked; `None`: the source cannot tell.
     pub blockings: Option<f64>,
     /// Times it called `sched_yield`; `None`: the source cannot tell.
@@ -121,6 +124,7 @@ impl Spent {
             slack_ns: account.block.map_or(0, |b| b.slack_ns()) as f64,
             throttled_ns: parts.throttled_ns as f64,
             held_ns: parts.held_ns() as f64,
+            frozen_ns: parts.held.map_or(0, |held| held.frozen_ns) as f64,
             stolen_ns: stolen as f64,
             queued_ns: queued as f64,
             other_ns: (idle + parts.throttled_ns + parts.held_ns()) as f64,
@@ -156,6 +160,7 @@ impl Spent {
             slack_ns: self.slack_ns + o.slack_ns,
             throttled_ns: self.throttled_ns + o.throttled_ns,
             held_ns: self.held_ns + o.held_ns,
+            frozen_ns: self.frozen_ns + o.frozen_ns,
             stolen_ns: self.stolen_ns + o.stolen_ns,
             queued_ns: self.queued_ns + o.queued_ns,
             other_ns: self.other_ns + o.other_ns,
@@ -438,6 +443,7 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         slack_ns: less(all.slack_ns, sum.slack_ns),
         throttled_ns: less(all.throttled_ns, sum.throttled_ns),
         held_ns: less(all.held_ns, sum.held_ns),
+        frozen_ns: less(all.frozen_ns, sum.frozen_ns),
         stolen_ns: less(all.stolen_ns, sum.stolen_ns),
         queued_ns: less(all.queued_ns, sum.queued_ns),
         other_ns: less(all.other_ns, sum.other_ns),

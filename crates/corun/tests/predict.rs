@@ -5,12 +5,15 @@ mod hog;
 mod printed;
 
 use assert_cmd::cargo::CommandCargoExt;
+use corun_linux::cgroup::{Cgroups, Tree};
+use corun_linux::Root;
 use hog::Hog;
 use printed::text;
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -359,4 +362,101 @@ fn whoever_is_refused_keeps_what_an_earlier_run_recorded() {
         assert_eq!(out.status.code(), Some(2), "{whom:?}: {}", said(&out));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "earlier", "{whom:?}");
     }
+}
+
+/// Stops and lets go a process: by signals, or by a cgroup that it is in alone.
+enum Holder {
+    Signals(i32),
+    Freezer { folder: PathBuf, file: PathBuf, words: [&'static str; 2], back: PathBuf, pid: u32 },
+}
+
+impl Holder {
+    /// A cgroup of its own in this tree for a process; `None`: the tree has no freezer, or none can be made.
+    fn freezer(tree: &Tree, pid: u32) -> Option<Holder> {
+        let (file, words) = match tree.is_v2() {
+            true => ("cgroup.freeze", ["1", "0"]),
+            false if tree.has_controller("freezer") => ("freezer.state", ["FROZEN", "THAWED"]),
+            false => return None,
+        };
+        let folder = tree.mount.join(format!("corun-test-held-{pid}"));
+        std::fs::create_dir(&folder).ok()?;
+        let (file, back) = (folder.join(file), tree.mount.join("cgroup.procs"));
+        let holder = Holder::Freezer { folder: folder.clone(), file, words, back, pid };
+        std::fs::write(folder.join("cgroup.procs"), pid.to_string()).ok().map(|()| holder)
+    }
+
+    fn hold(&self, is: bool) {
+        match self {
+            Holder::Signals(pid) => {
+                // SAFETY: a signal to a process that this test started and has not waited for.
+                unsafe { libc::kill(*pid, if is { libc::SIGSTOP } else { libc::SIGCONT }) };
+            }
+            Holder::Freezer { file, words, .. } => std::fs::write(file, words[usize::from(!is)]).unwrap(),
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.hold(false);
+        if let Holder::Freezer { folder, back, pid, .. } = self {
+            let _ = std::fs::write(back, pid.to_string());
+            // A task that was thawed an instant ago is still on its way.
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while std::fs::remove_dir(&*folder).is_err() && folder.exists() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_somebody_holds_is_stopped_or_frozen_and_does_not_only_wait() {
+    let _quiet = quiet();
+    if !is_root() {
+        println!("skipped: only root can freeze");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::start(folder.path(), "corun-test-held");
+    let pid = hog.0.id();
+    let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+    let mut holders = vec![("stopped by a signal or a debugger", Holder::Signals(pid as i32))];
+    let freezers = cgroups.trees().iter().filter_map(|tree| Holder::freezer(tree, pid));
+    holders.extend(freezers.map(|freezer| ("frozen with its cgroup or the whole system", freezer)));
+    let predicted = || {
+        let out = corun(&["predict", "-q", "--json", "-", "-p", &pid.to_string(), "--for", "1500ms"]);
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        serde_json::from_slice::<Value>(&out.stdout).unwrap()
+    };
+    for (how, holder) in &holders {
+        holder.hold(true);
+        let always = predicted();
+        if always["source"] != "ebpf" {
+            println!("skipped: without eBPF nobody sees who is held");
+            return;
+        }
+        let why = always["cannot_tell"].as_str().unwrap_or_else(|| panic!("{always}"));
+        assert!(why.contains(&format!("it was {how} for 100 % of its time")), "{how}: {why}");
+        let over = AtomicBool::new(false);
+        let sometimes = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !over.load(Relaxed) {
+                    for is in [false, true] {
+                        holder.hold(is);
+                        std::thread::sleep(Duration::from_millis(60));
+                    }
+                }
+            });
+            let found = std::panic::catch_unwind(predicted);
+            over.store(true, Relaxed);
+            found.unwrap()
+        });
+        holder.hold(false);
+        let [held, frozen] = ["held", "frozen"].map(|key| sometimes[key].as_f64().unwrap());
+        assert!((0.05..0.95).contains(&held), "{how}: {held} of its time");
+        let is_frozen = how.starts_with("frozen");
+        assert_eq!(frozen, if is_frozen { held } else { 0.0 }, "{how}: {sometimes}");
+    }
+    assert!(holders.len() > 1, "no freezer was tried");
 }

@@ -1,5 +1,6 @@
 //! Why nothing can be told of a run, in a clause.
 
+use super::kept;
 use corun_model::duration::human_ns;
 use corun_predict::CannotTell;
 
@@ -7,7 +8,10 @@ use corun_predict::CannotTell;
 pub fn cannot_tell(why: CannotTell) -> String {
     match why {
         CannotTell::NoTask => "the program had no task in a shared window".into(),
-        CannotTell::OnlyWaited => "the program has not run yet; it only waited".into(),
+        CannotTell::OnlyWaited(waited) => match kept::all_of(&waited) {
+            Some(kept) => format!("the program has not run yet: it was {kept}"),
+            None => "the program has not run yet; it only waited".into(),
+        },
         CannotTell::NoSharedWindow => "there is no shared window in it".into(),
         CannotTell::NoUsefulWork => "the program did no useful work in one kind of window".into(),
         CannotTell::TooShort { least_ns } => {

@@ -1,6 +1,6 @@
 //! A prediction in one line, and in a few.
 
-use super::{Covers, PredictReport};
+use super::{kept, Covers, PredictReport};
 use crate::unseen::unseen;
 use crate::words::{count, name, percent, share, waits_for_outside, wrap};
 use corun_model::duration::human_ns;
@@ -19,8 +19,6 @@ const WIDE: f64 = 0.1;
 const MOST_JUDGED: f64 = 0.98;
 /// An interval that many per cent wide tells nothing.
 const UNTOLD: f64 = 90.0;
-/// What stops a program for less of its time is not worth a word.
-const HELD: f64 = 0.05;
 /// A culprit with less is not worth a line.
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
@@ -119,7 +117,7 @@ impl Pieces {
             .collect();
         let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
         let how = format!("{how} ({low:.2}-{high:.2})");
-        Ok(Pieces { how, parts, who, held: held(report), tail, outside })
+        Ok(Pieces { how, parts, who, held: kept::left_out(report), tail, outside })
     }
 
     fn joined(&self) -> String {
@@ -141,18 +139,6 @@ impl Pieces {
     fn without_parts(self) -> String {
         Pieces { parts: Vec::new(), held: None, tail: None, outside: None, ..self }.joined()
     }
-}
-
-/// What stopped it that was no co-runner, and for how much of its time.
-fn held(report: &PredictReport) -> Option<String> {
-    let causes = [
-        (report.throttled, "throttled by its own CPU budget"),
-        (report.held, "stopped or frozen by somebody"),
-    ];
-    let notable = causes.into_iter().filter_map(|(of, what)| Some((of.filter(|of| *of >= HELD)?, what)));
-    let said: Vec<String> =
-        notable.map(|(of, what)| format!("{what} for {} % of its time", share(of))).collect();
-    (!said.is_empty()).then(|| format!("{}, which this leaves out", said.join(", ")))
 }
 
 /// Who took the time, where nobody can tell.
@@ -269,7 +255,7 @@ mod tests {
     use super::super::example::{estimate, report, spinning};
     use super::super::{DedicatedWindows, Estimates, PredictMeta};
     use super::*;
-    use corun_predict::estimate::{CannotTell, Estimate, Parts};
+    use corun_predict::estimate::{CannotTell, Estimate, Parts, Waited};
 
     #[test]
     fn the_line_says_how_much_why_and_from_whom() {
@@ -408,7 +394,7 @@ mod tests {
 
     #[test]
     fn when_nothing_can_be_told_the_line_says_why_and_to_wait_only_while_it_runs() {
-        let mut report = report(Err(CannotTell::OnlyWaited));
+        let mut report = report(Err(CannotTell::OnlyWaited(Waited::default())));
         assert_eq!(line(&report), "cannot tell yet: the program has not run yet; it only waited");
         report.covers = Covers::Run;
         assert_eq!(line(&report), "cannot tell: the program has not run yet; it only waited");

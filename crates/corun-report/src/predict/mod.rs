@@ -4,6 +4,7 @@
 //! *unknown*, and [`PredictReport::unavailable`] or [`PredictReport::cannot_tell`] says why.
 
 mod cannot_tell;
+mod kept;
 mod line;
 mod page;
 mod run_report;
@@ -97,6 +98,8 @@ pub struct PredictReport {
     pub throttled: Option<f64>,
     /// The same of who stopped or froze them.
     pub held: Option<f64>,
+    /// The part of `held` in which they were frozen.
+    pub frozen: Option<f64>,
     /// The slowdown of its present phase: what it will suffer if it goes on like this.
     pub now: Option<f64>,
     /// The slowdown of the run so far, through all phases.
@@ -207,6 +210,7 @@ impl PredictReport {
             phases: known.map(|e| e.phases),
             throttled: known.map(|e| e.throttled),
             held: known.map(|e| e.held),
+            frozen: known.map(|e| e.frozen),
             now: slowdown(&estimates.now),
             so_far: slowdown(&estimates.so_far),
             parked_ns: None,
@@ -294,6 +298,7 @@ pub(crate) mod example {
             phases: 1,
             throttled: 0.0,
             held: 0.0,
+            frozen: 0.0,
         }
     }
 
@@ -314,6 +319,7 @@ pub(crate) mod example {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_predict::estimate::Waited;
 
     #[test]
     fn the_json_has_the_fields_of_the_contract() {
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn no_estimate_yet_is_null_with_the_reason_and_not_a_number() {
-        let report = example::report(Err(CannotTell::OnlyWaited));
+        let report = example::report(Err(CannotTell::OnlyWaited(Waited::default())));
         let value: serde_json::Value = serde_json::from_str(&report.json_line()).unwrap();
         assert_eq!(value["slowdown"], serde_json::Value::Null);
         assert_eq!(value["cannot_tell"], "the program has not run yet; it only waited");

@@ -224,7 +224,7 @@ fn how(last: &PredictReport) -> String {
 mod tests {
     use super::super::example::{estimate, report, spinning as spinning_example};
     use super::*;
-    use corun_predict::estimate::{CannotTell, Culprit, Label, WindowSummary};
+    use corun_predict::estimate::{CannotTell, Culprit, Label, Waited, WindowSummary};
 
     #[test]
     fn the_page_has_the_answer_the_curve_and_the_last_estimate_and_escapes_names() {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_prediction_without_an_estimate_is_a_page_too() {
-        let page = render(&[report(Err(CannotTell::OnlyWaited))]);
+        let page = render(&[report(Err(CannotTell::OnlyWaited(Waited::default())))]);
         assert!(page.contains("There was no estimate") && page.contains("it only waited"));
     }
 }

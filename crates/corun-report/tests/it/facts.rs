@@ -3,7 +3,7 @@
 
 use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::ledger::Held;
-use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts};
+use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, Waited};
 use corun_predict::verdict::{Disturbance, Doubt, Ruling, Verdict};
 use corun_report::predict::{Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::profile::schema::{Block, LostTime};
@@ -278,10 +278,12 @@ fn what_predict_says() {
         phases: 1,
         throttled: 0.0,
         held: 0.0,
+        frozen: 0.0,
     };
     let nobody = |e: Estimate| Estimate { culprits: vec![], ..e };
     let made_of =
         |e: Estimate, steal, sync, other| Estimate { parts: Parts { steal, sync, other, memory: None }, ..e };
+    let waited = |waited| Err(CannotTell::OnlyWaited(waited));
     let rows: Vec<(&str, Result<Estimate, CannotTell>)> = vec![
         ("alone", Ok(nobody(estimate(1.0, [1.0, 1.0])))),
         ("alone, as far as so little tells", Ok(nobody(estimate(1.0, [1.0, 1.4])))),
@@ -300,7 +302,40 @@ fn what_predict_says() {
         ("both", Ok(Estimate { held: 0.3, throttled: 0.3, ..nobody(estimate(1.0, [1.0, 1.0])) })),
         ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
         ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
-        ("did not run", Err(CannotTell::OnlyWaited)),
+        (
+            "frozen, and ran otherwise",
+            Ok(Estimate { held: 0.8, frozen: 0.8, ..nobody(estimate(1.0, [1.0, 1.0])) }),
+        ),
+        ("stopped, then frozen", Ok(Estimate { held: 0.5, frozen: 0.3, ..estimate(1.3, [1.2, 1.4]) })),
+        ("a little of each", Ok(Estimate { held: 0.06, frozen: 0.03, ..nobody(estimate(1.0, [1.0, 1.0])) })),
+        (
+            "next to nothing of each",
+            Ok(Estimate { held: 0.02, frozen: 0.01, ..nobody(estimate(1.0, [1.0, 1.0])) }),
+        ),
+        ("did not run", waited(Waited::default())),
+        ("did not run: asleep", waited(Waited { life_ns: S, ..Waited::default() })),
+        ("did not run: frozen", waited(Waited { life_ns: S, frozen_ns: S, ..Waited::default() })),
+        ("did not run: stopped", waited(Waited { life_ns: S, stopped_ns: S, ..Waited::default() })),
+        ("did not run: throttled", waited(Waited { life_ns: S, throttled_ns: S, ..Waited::default() })),
+        ("did not run: starved", waited(Waited { life_ns: S, stolen_ns: S, ..Waited::default() })),
+        (
+            "did not run: half of it frozen, asleep",
+            waited(Waited { life_ns: S, frozen_ns: S / 2, ..Waited::default() }),
+        ),
+        (
+            "did not run: all of these",
+            waited(Waited {
+                life_ns: S,
+                throttled_ns: S / 4,
+                stopped_ns: S / 4,
+                frozen_ns: S / 4,
+                stolen_ns: S / 4,
+            }),
+        ),
+        (
+            "did not run: a little of each",
+            waited(Waited { life_ns: S, stopped_ns: S / 25, frozen_ns: S / 25, ..Waited::default() }),
+        ),
     ];
     let meta = PredictMeta {
         target: "./solver".into(),
@@ -314,7 +349,7 @@ fn what_predict_says() {
         let outside = match facts {
             _ if facts.starts_with("a thin client") => Some(0.962),
             _ if facts.starts_with("half a thin client") => Some(0.49),
-            "did not run" => None,
+            _ if facts.starts_with("did not run") => None,
             _ => Some(0.0),
         };
         let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside };
