@@ -25,8 +25,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit: most windows that are kept apart. Each estimate walks all tasks of all of them.
 pub const SLOTS: usize = 256;
-/// Limit: tasks that live for less than this share of a slot are not kept apart once slots are merged.
+/// Limit: tasks that live for less than this share of a slot are not kept apart once slots are merged, or are crowded.
 const SHORT_LIVED: f64 = 0.05;
+/// Limit: slots are crowded once they list more tasks, all together. Each estimate would take longer the longer the run is: of a program
+/// that makes thousands of threads a second, a third of a second after some seconds.
+const CROWD: usize = 2_000;
 /// Limit: most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 
@@ -90,10 +93,23 @@ struct Series {
     pushed: usize,
     per_slot: usize,
     in_last: usize,
+    is_crowded: bool,
 }
 
 impl Series {
-    fn push(&mut self, window: Window) {
+    fn push(&mut self, mut window: Window) {
+        if self.is_crowded {
+            window.unlist(SHORT_LIVED);
+        }
+        self.add(window);
+        let listed: usize = self.windows.iter().map(|w| w.tasks.len()).sum();
+        if !self.is_crowded && listed > CROWD {
+            self.is_crowded = true;
+            self.windows.iter_mut().for_each(|w| w.unlist(SHORT_LIVED));
+        }
+    }
+
+    fn add(&mut self, window: Window) {
         self.pushed += 1;
         self.per_slot = self.per_slot.max(1);
         self.begin_ns.get_or_insert(window.start_ns);
@@ -590,6 +606,37 @@ mod tests {
         }
         let run = predictor.so_far().unwrap();
         assert!((2.5..3.2).contains(&run.slowdown), "{}", run.slowdown);
+    }
+
+    /// The `i`-th window of a task that lives all the time and of so many others that live for a thousandth of it.
+    fn storm(i: u64, others: u32) -> Window {
+        let mut window = window_of(1, i, 0.5);
+        let ns = WINDOW_NS as f64 / 1_000.0;
+        let moment = Spent { life_ns: ns, compute_ns: ns, ..Spent::default() };
+        let id = |n: u32| TaskId(1_000_000 * (i as u32 + 1) + n);
+        window.tasks.extend((0..others).map(|n| (id(n), moment)));
+        window
+    }
+
+    #[test]
+    fn a_storm_of_threads_is_not_kept_apart_and_those_that_live_are() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        for i in 0..50 {
+            predictor.push_window(storm(i, 400), Label::Shared);
+            let listed: usize = predictor.shared.windows.iter().map(|w| w.tasks.len()).sum();
+            assert!(listed <= CROWD, "{listed} after {i}");
+            assert!(predictor.shared.windows.iter().all(|w| w.tasks.contains_key(&TaskId(1))));
+        }
+        let all = Window::sum(&predictor.shared.windows).total();
+        let life_ns = 50.0 * WINDOW_NS as f64;
+        assert!((all.life_ns / life_ns - 1.4).abs() < 1e-9, "no time is lost: {}", all.life_ns);
+        // Fewer are kept apart, and threads that live are, however many.
+        let mut few = Predictor::new(TenantId(0), Options::default());
+        (0..5).for_each(|i| _ = few.push_window(storm(i, 300), Label::Shared));
+        assert_eq!(few.shared.windows[4].tasks.len(), 301);
+        let mut large = Predictor::new(TenantId(0), Options::default());
+        (0..5).for_each(|i| _ = large.push_window(window_of(1_000, i, 0.0), Label::Shared));
+        assert_eq!(large.shared.windows[4].tasks.len(), 1_000);
     }
 
     #[test]
