@@ -45,7 +45,7 @@ pub enum JournalError {
         pid: Option<u32>,
     },
     /// A file or folder could not be used.
-    #[error("cannot keep a journal at {}: {}", path.display(), in_words(.source))]
+    #[error("cannot keep a journal at {}: {}", path.display(), why(.source))]
     Io {
         /// Which.
         path: PathBuf,
@@ -58,6 +58,22 @@ pub enum JournalError {
         /// Which.
         path: PathBuf,
     },
+}
+
+/// What the kernel said, and where a journal could be kept: the folder is no flag of the user's.
+fn why(e: &io::Error) -> String {
+    let said = match e.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => "the file system can only be read".to_owned(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            in_words(e)
+        }
+        _ => return in_words(e),
+    };
+    // SAFETY: geteuid cannot fail.
+    match unsafe { libc::geteuid() } {
+        0 => format!("{said}; mount a /run that can be written to"),
+        _ => format!("{said}; set XDG_RUNTIME_DIR to a folder of your own that you may write to"),
+    }
 }
 
 /// A change that is in force, in the journal.
