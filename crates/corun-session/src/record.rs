@@ -43,6 +43,13 @@ impl Record {
     /// When there is no such target, it is none whose tasks can be recorded, or eBPF cannot be had. A command has not begun then.
     pub fn start(target: &Target, options: &RecordOptions, stop: &Stop) -> Result<Record, Error> {
         let root = Root::new("/");
+        let refused = || {
+            let what = "what can be recorded is a command (-- CMD), processes (-p) or a cgroup; name one";
+            Error::Usage(what.into())
+        };
+        if matches!(target, Target::Vm(_) | Target::Everybody) {
+            return Err(refused());
+        }
         let armed = target.arm(&root)?;
         let subject = match armed.subject {
             cgroup @ Subject::Cgroup { .. } => {
@@ -53,10 +60,7 @@ impl Record {
                 }
                 Subject::processes(&root, &pids)?
             }
-            Subject::Vm { .. } | Subject::All => {
-                let what = "what can be recorded is a command (-- CMD), processes (-p) or a cgroup; name one";
-                return Err(Error::Usage(what.into()));
-            }
+            Subject::Vm { .. } | Subject::All => return Err(refused()),
             subject => subject,
         };
         let live =

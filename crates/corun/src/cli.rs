@@ -4,6 +4,7 @@
 //! `run -- CMD` exit with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
+use corun_linux::root::in_words;
 use corun_linux::watcher::WatchError;
 use corun_model::HostError;
 use corun_report::{one_line, printable};
@@ -55,15 +56,24 @@ fn without_numbers(what: &str) -> String {
 }
 
 /// What on the command line would help: the libraries below know no flags.
-fn flag_that_helps(error: &Error) -> Option<&'static str> {
+fn flag_that_helps(error: &Error, has_source: bool) -> Option<&'static str> {
     match error {
-        Error::Watch(WatchError::Ebpf(_)) => {
+        Error::Watch(WatchError::Ebpf(_)) if has_source => {
             Some("`corun doctor` says why, `--source schedstat` does without")
         }
+        Error::Watch(WatchError::Ebpf(_)) => Some("`corun doctor` says why"),
         Error::NoSchedExt { .. } => Some("`--backend stock` does without"),
         Error::Host(HostError::NotUndone { .. }) => Some("`corun control --restore` tries again"),
         _ => None,
     }
+}
+
+/// Whether the verb that was given can be told what to watch with.
+fn has_source() -> bool {
+    let verb = std::env::args_os().nth(1).unwrap_or_default();
+    let cli = Cli::command();
+    let given = cli.get_subcommands().find(|known| *known.get_name() == *verb);
+    given.is_some_and(|verb| verb.get_arguments().any(|flag| flag.get_long() == Some("source")))
 }
 
 /// Runs the command line and returns the exit code.
@@ -101,7 +111,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(interrupted_by(*signal));
         }
         // It may quote what somebody else has called a process, or what was given.
-        let flag = of_session.and_then(flag_that_helps).map_or_else(String::new, |flag| format!("; {flag}"));
+        let flag = of_session.and_then(|error| flag_that_helps(error, has_source()));
+        let flag = flag.map_or_else(String::new, |flag| format!("; {flag}"));
         let what = in_full(&error) + &flag;
         let usage = error.downcast_ref::<Usage>().is_some() || of_session.is_some_and(Error::is_usage);
         lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
@@ -111,8 +122,11 @@ pub fn main() -> ExitCode {
 
 /// An error with its causes. What an error says of its cause itself is not repeated.
 fn in_full(error: &anyhow::Error) -> String {
-    let said = error.chain().map(|e| without_numbers(&e.to_string()));
-    said.reduce(|all, cause| if all.ends_with(&cause) { all } else { format!("{all}: {cause}") })
+    let said = error.chain().map(|e| match e.downcast_ref::<std::io::Error>() {
+        Some(e) => in_words(e),
+        None => without_numbers(&e.to_string()),
+    });
+    said.reduce(|all, cause| if all.contains(&cause) { all } else { format!("{all}: {cause}") })
         .unwrap_or_default()
 }
 
@@ -131,6 +145,22 @@ mod tests {
             in_full(&Err::<(), _>(e()).context("reading a").unwrap_err()),
             "reading a: No such file or directory"
         );
+    }
+
+    #[test]
+    fn a_cause_that_has_a_remedy_is_said_once_and_with_it() {
+        use corun_linux::root::ReadError;
+        use corun_linux::schedstat_host::SchedstatError;
+        for (errno, cause) in [
+            (libc::EMFILE, "too many files are open; raise `ulimit -n`"),
+            (libc::ENOSPC, "the disk is full; free some space"),
+            (libc::EROFS, "the file system can only be read; choose another place"),
+            (libc::EACCES, "Permission denied"),
+        ] {
+            let source = std::io::Error::from_raw_os_error(errno);
+            let read = SchedstatError::Read(ReadError::Io { path: "/proc/self/schedstat".into(), source });
+            assert_eq!(in_full(&read.into()), format!("cannot read /proc/self/schedstat: {cause}"));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::lines;
 use crate::target::{usage, TargetFlags, RECORDED};
-use crate::usage::{check_files, interrupted, stop_on_signals};
+use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
 use crate::values::length_ns;
 use anyhow::Context;
 use corun_linux::launch;
@@ -57,6 +57,9 @@ struct Sums {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.output.as_os_str() == "-" {
+        return Err(Usage("-o -: a recording goes to a file; name one, such as corun.rec".into()).into());
+    }
     check_files([&args.output])?;
     let stop = stop_on_signals()?;
     let is_command = args.target.is_command();

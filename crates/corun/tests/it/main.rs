@@ -10,6 +10,7 @@
 //! | `record` | a recording made and replayed |
 //! | `run` | `corun run` |
 //! | `sim`, `study` | runs on modelled machines |
+//! | `targets` | whom each verb takes, and that its help says so |
 //! | `top` | a frame of `corun top`, and rings |
 
 #[path = "../../../corun-report/tests/it/fields.rs"]
@@ -27,4 +28,5 @@ mod record;
 mod run;
 mod sim;
 mod study;
+mod targets;
 mod top;
