@@ -41,8 +41,8 @@ pub struct Allowed {
     root: Root,
     isolated: CpuSet,
     cgroups: Option<Cgroups>,
-    /// By task, those that live.
-    sets: BTreeMap<u32, Arc<CpuSet>>,
+    /// By task, those that live; and whether it is confined to one CPU because that is isolated.
+    sets: BTreeMap<u32, (Arc<CpuSet>, bool)>,
     quota: Option<Quota>,
 }
 
@@ -63,14 +63,16 @@ impl Allowed {
         let alive = || members.iter().filter(|m| m.alive);
         for m in alive().take(MOST_TASKS) {
             let Ok(cpus) = sched::affinity(m.tid) else { continue };
+            let affinity = cpus.len();
             let cpus = movable(cpus, m.last_cpu, &self.isolated);
+            let is_isolated = cpus.len() < affinity && self.isolated.contains(&cpus[0]);
             // Most tasks may use what others may, and what they could before.
             let known = self.sets.get(&m.tid).or_else(|| self.sets.values().next_back());
-            let set = match known.filter(|set| set.iter().eq(&cpus)) {
-                Some(set) => set.clone(),
+            let set = match known.filter(|(set, _)| set.iter().eq(&cpus)) {
+                Some((set, _)) => set.clone(),
                 None => Arc::new(cpus.into_iter().collect()),
             };
-            self.sets.insert(m.tid, set);
+            self.sets.insert(m.tid, (set, is_isolated));
         }
         let pids: BTreeSet<u32> = alive().map(|m| m.pid).collect();
         if !pids.is_empty() {
@@ -78,10 +80,10 @@ impl Allowed {
         }
         let mut tasks: Vec<TaskLimits> = members
             .iter()
-            .map(|m| TaskLimits {
-                task: TaskId(m.tid),
-                process: TaskId(m.pid),
-                cpus: self.sets.get(&m.tid).cloned(),
+            .map(|m| {
+                let (cpus, is_isolated) = self.sets.get(&m.tid).cloned().unzip();
+                let is_isolated = is_isolated.unwrap_or(false);
+                TaskLimits { task: TaskId(m.tid), process: TaskId(m.pid), cpus, is_isolated }
             })
             .collect();
         tasks.sort_by_key(|t| t.task);
@@ -196,6 +198,36 @@ mod tests {
         assert_eq!(of(&[0, 1, 2], Some(0)), cpus(&[0, 1]));
         assert_eq!(of(&[2, 3], None), cpus(&[2, 3]), "it has not run yet");
         assert_eq!(of(&[0, 1], Some(3)), cpus(&[0, 1]), "it was there before");
+    }
+
+    #[test]
+    fn isolated_cpus_are_read_from_this_machine_and_confine_a_task_to_the_one_it_is_on() {
+        let own = sched::affinity(0).unwrap();
+        let (tid, pid) = (sched::own_tid(), std::process::id());
+        let all = own.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<String>>().join(",");
+        let rest = format!("{},4095", own[0].0);
+        // What the kernel says, where the task is, whether it may move from there and whether isolation is why.
+        let rows: [(Option<&str>, Option<CpuId>, usize, bool); 7] = [
+            (None, Some(own[0]), own.len(), false),
+            (Some(""), Some(own[0]), own.len(), false),
+            (Some("\n"), Some(own[0]), own.len(), false),
+            (Some("4094-4095\n"), Some(own[0]), own.len(), false),
+            (Some("no list"), Some(own[0]), own.len(), false),
+            (Some(&all), Some(own[0]), 1, own.len() > 1),
+            (Some(&rest), Some(own[0]), 1, own.len() > 1),
+        ];
+        for (isolated, last_cpu, may_use, is_isolated) in rows {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("sys/devices/system/cpu");
+            std::fs::create_dir_all(&folder).unwrap();
+            isolated.into_iter().for_each(|text| std::fs::write(folder.join("isolated"), text).unwrap());
+            let member = Member { tid, pid, alive: true, last_cpu };
+            let limits = Allowed::new(&Root::new(root.path())).look(TenantId(0), &[member]);
+            let task = limits.of_task(TaskId(tid)).unwrap();
+            let cpus = task.cpus.as_ref().unwrap();
+            assert_eq!((cpus.len(), task.is_isolated), (may_use, is_isolated), "{isolated:?}");
+            assert!(cpus.contains(&own[0]), "{isolated:?}");
+        }
     }
 
     #[test]

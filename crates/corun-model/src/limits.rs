@@ -30,6 +30,8 @@ pub struct TaskLimits {
     /// The CPUs that the scheduler may put it on, now or as soon as they are switched on: its affinity within its cpuset. Of
     /// isolated CPUs, between which nobody moves tasks, only its own. `None`: not known.
     pub cpus: Option<Arc<CpuSet>>,
+    /// Whether that is its own CPU alone although its affinity has others: between isolated CPUs nobody moves it.
+    pub is_isolated: bool,
 }
 
 /// A limit to the CPU time of all tasks of a tenant together (CFS bandwidth): the tightest of those that hold for all of them.
@@ -83,6 +85,7 @@ mod tests {
             task: TaskId(task),
             process: TaskId(1),
             cpus: Some(Arc::new(cpus.iter().map(|n| CpuId(*n)).collect())),
+            is_isolated: false,
         };
         let quota = |tenant, cpus| CpuQuota { tenant: TenantId(tenant), cpus, period_ns: 100 };
         let mut limits =

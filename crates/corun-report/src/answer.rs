@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 
 /// What takes throttled time.
 const THROTTLED: &str = "throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour";
+/// Why tasks wait for each other though other CPUs are theirs, too.
+const ISOLATED: &str =
+    "these are isolated, and the kernel moves no task between isolated CPUs; pin each to one";
 /// Below this share of compute (1 in 200) nothing is worth calling a disturbance.
 const NOTABLE: u64 = 200;
 /// From this share of its time on (1 in 100) that it was stopped or frozen is worth a sentence.
@@ -401,15 +404,21 @@ fn own(report: &ProfileReport, own_ns: u64) -> String {
         let idle_ns: u64 = report.machine.per_cpu.iter().map(|cpu| cpu.idle_ns).sum();
         let is_long = own_ns > report.window_ns / 5;
         let may_use_them = may_use >= report.cpus && !is_all(report);
-        let why = match may_use_them && is_long && idle_ns > own_ns / 2 {
-            true => {
-                " (while CPUs idled: its tasks may be pinned to one, or the kernel does not balance its CPUs, as with `isolcpus`)"
+        let why = match (is_long && idle_ns > own_ns / 2, report.isolated) {
+            (true, Some(true)) => format!(" (while CPUs idled: {ISOLATED})"),
+            (true, Some(false)) if may_use_them => {
+                " (while CPUs idled: its tasks may be pinned to one, or in a cpuset without `sched_load_balance`)".into()
             }
-            false => "",
+            (true, None) if may_use_them => {
+                " (while CPUs idled: its tasks may be pinned to one, or the kernel does not balance its CPUs, as with `isolcpus`)".into()
+            }
+            _ => String::new(),
         };
         return format!("waiting for its own tasks{why}");
     }
-    let on = if may_use < report.cpus {
+    let on = if report.isolated == Some(true) {
+        format!("{}: {ISOLATED}", count(may_use, "CPU"))
+    } else if may_use < report.cpus {
         format!("the {} that they may use", count(may_use, "CPU"))
     } else {
         count(report.cpus, "CPU")

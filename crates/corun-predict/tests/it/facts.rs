@@ -88,6 +88,7 @@ fn observation(at: u64, facts: &Facts) -> Observation {
         task: TaskId(n as u32 + 1),
         process: TaskId(did.process),
         cpus: (!did.cpus.is_empty()).then(|| Arc::new(did.cpus.iter().map(|c| CpuId(*c)).collect())),
+        is_isolated: false,
     };
     let own = facts.tasks.iter().map(account).fold(Account::default(), |sum, a| sum.plus(&a));
     let ran = Parts { compute_ns: facts.neighbour.iter().sum::<u64>() * MS, ..Parts::default() };

@@ -38,6 +38,10 @@ pub fn report(
             Subject::Tenant(id) => Some(Reach::of(seen, id).all().len() as u64).filter(|n| *n > 0),
             Subject::All => None,
         },
+        isolated: match subject {
+            Subject::Tenant(id) => is_isolated(seen, id),
+            Subject::All => None,
+        },
         lost: meta.lost,
         subject: subject_section(seen, subject, &names),
         tasks: subject_tasks(seen, subject, &names),
@@ -52,6 +56,15 @@ pub fn report(
         unavailable: seen.unavailable.to_vec(),
         notes: meta.notes.clone(),
     }
+}
+
+/// Whether any task of this tenant is confined by isolation; `None`: of none is it known where it may run.
+fn is_isolated(seen: &Observation, tenant: TenantId) -> Option<bool> {
+    let own = seen.tasks.iter().filter(|task| task.tenant == tenant);
+    let mut known =
+        own.filter_map(|task| seen.limits.of_task(task.id)).filter(|limits| limits.cpus.is_some());
+    let first = known.next()?;
+    Some(first.is_isolated || known.any(|limits| limits.is_isolated))
 }
 
 /// Names of tenants by id, with the keys that people do not need everywhere.

@@ -40,6 +40,9 @@ pub struct ProfileReport {
     /// CPUs that the subject's tasks may use, any of them; `None`: not known.
     #[serde(default)]
     pub allowed_cpus: Option<u64>,
+    /// Whether tasks of it stayed where they were because their CPUs are isolated; `None`: not known.
+    #[serde(default)]
+    pub isolated: Option<bool>,
     /// What the subject lost of its wall time; `None`: not judged.
     #[serde(default)]
     pub lost: Option<LostTime>,

@@ -4,7 +4,7 @@ use crate::example::{alone, meta, timeline, whole, Did, COMPILER, IDLE, KERNEL, 
 use corun_model::culprit::Share;
 use corun_model::ledger::Held;
 use corun_model::observation::Account;
-use corun_model::{Culprits, Observation, Tenant, TenantId, TenantKind};
+use corun_model::{Culprits, Observation, TaskId, Tenant, TenantId, TenantKind};
 use corun_report::{answer, ProfileMeta, ProfileReport, Source, Subject};
 
 const MS: u64 = 1_000_000;
@@ -262,4 +262,33 @@ fn tasks_in_each_others_way_are_counted_at_a_time_and_on_the_cpus_that_they_may_
         said_on(&seen, None)
     );
     assert!(said_on(&seen, Some(1)).contains("(4 at a time on the 1 CPU that they may use)"));
+}
+
+#[test]
+fn tasks_that_wait_for_each_other_on_isolated_cpus_are_told_that_isolation_is_why() {
+    use corun_model::limits::{CpuSet, TaskLimits};
+    use corun_model::CpuId;
+    let isolated = "isolated, and the kernel moves no task between isolated CPUs; pin each to one";
+    // The CPUs that its tasks may use, whether isolation is why, how many live at a time, and whether that is said.
+    let rows: [(Option<&[u32]>, bool, usize, bool); 6] = [
+        (None, false, 1, false),
+        (Some(&[0, 1]), false, 1, false),
+        (Some(&[0]), true, 1, true),
+        (Some(&[0]), true, 4, true),
+        (Some(&[0]), false, 4, false),
+        (Some(&[0, 1]), false, 4, false),
+    ];
+    for (cpus, is_isolated, tasks, is_said) in rows {
+        let mut seen = alone(&Did { stolen: vec![(SUBJECT, 450 * MS)], ..busy(500) });
+        let ids: Vec<TaskId> = seen.tasks.iter().filter(|t| t.tenant == SUBJECT).map(|t| t.id).collect();
+        let cpus = cpus.map(|cpus| std::sync::Arc::new(cpus.iter().map(|n| CpuId(*n)).collect::<CpuSet>()));
+        let limits = |task| TaskLimits { task, process: task, cpus: cpus.clone(), is_isolated };
+        seen.limits.tasks = ids.into_iter().map(limits).collect();
+        let subject = seen.by_tenant.iter_mut().find(|t| t.id == SUBJECT).unwrap();
+        let one = subject.account.clone();
+        (1..tasks).for_each(|_| subject.account.add(&one));
+        let said = said(&seen);
+        assert_eq!(said.contains(isolated), is_said, "{cpus:?} {is_isolated} {tasks}: {said}");
+        assert!(!is_said || !said.contains("may be pinned"), "{said}");
+    }
 }

@@ -65,6 +65,7 @@ impl Engine {
                 task: task_id(ix),
                 process: first,
                 cpus: Some(cpus.unwrap_or_else(|| everywhere.clone())),
+                is_isolated: false,
             });
             match by_tenant.last_mut().filter(|o| o.id == tenant) {
                 Some(sum) => {
