@@ -221,7 +221,7 @@ impl Peer {
     pub fn read(&self) -> Option<Published> {
         let layout = self.mapping.layout();
         let number = |value: &AtomicU64| value.load(Relaxed).min(u32::MAX.into()) as u32;
-        let (least, most) = (number(&layout.least), number(&layout.most));
+        let (least, most) = bounds(number(&layout.least), number(&layout.most));
         self.is_alive().then(|| Published { least, most, progress: layout.progress.load(Relaxed) })
     }
 
@@ -236,6 +236,12 @@ impl Peer {
     pub fn withdraw(&self) {
         self.mapping.layout().advised_at_ns.store(0, Relaxed);
     }
+}
+
+/// Bounds that hold together, whatever somebody else's program has written: at least one, and the most not below the least.
+fn bounds(least: u32, most: u32) -> (u32, u32) {
+    let least = least.max(1);
+    (least, most.max(least))
 }
 
 /// Maps what should be a page.
@@ -282,6 +288,21 @@ mod tests {
         let unsealed = tempfile::tempfile().unwrap();
         unsealed.set_len(BYTES as u64).unwrap();
         assert!(matches!(checked(&unsealed), Err(PageError::Foreign)));
+    }
+
+    #[test]
+    fn whatever_a_program_writes_into_its_page_its_bounds_hold_together() {
+        let (_, mapping) = fresh();
+        let peer = Peer { mapping, stat: File::open("/proc/self/stat").unwrap() };
+        let all = [0, 1, 7, u64::from(u32::MAX), u64::MAX];
+        for (least, most) in all.iter().flat_map(|least| all.map(|most| (*least, most))) {
+            peer.mapping.layout().least.store(least, Relaxed);
+            peer.mapping.layout().most.store(most, Relaxed);
+            let read = peer.read().unwrap();
+            assert!(read.least >= 1 && read.most >= read.least, "{least} {most}: {read:?}");
+            // What a controller does with them.
+            peer.advise(3u32.clamp(read.least, read.most));
+        }
     }
 
     #[test]

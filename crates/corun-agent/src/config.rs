@@ -141,8 +141,19 @@ impl Config {
     }
 
     /// The text of a file that says the same.
-    pub fn text(&self) -> String {
-        toml::to_string(self).expect("a configuration is a table")
+    ///
+    /// # Errors
+    /// A file of text cannot say it: the name of the ring's folder is no text.
+    pub fn text(&self) -> Result<String, String> {
+        toml::to_string(self).map_err(|_| match &self.ring {
+            Some(ring) if ring.folder.to_str().is_none() => {
+                let folder = ring.folder.display();
+                format!(
+                    "a configuration cannot name {folder}, which is not UTF-8; give the folder another name"
+                )
+            }
+            _ => "a configuration cannot say that".into(),
+        })
     }
 }
 
@@ -154,9 +165,26 @@ mod tests {
     fn what_is_printed_is_read_back_as_the_same() {
         let with_ring = Config { ring: Some(Ring::new("/var/lib/corun".into())), ..Config::default() };
         for config in [Config::default(), with_ring] {
-            assert_eq!(Config::parse(&config.text()).unwrap(), config, "{}", config.text());
+            let text = config.text().unwrap();
+            assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
         }
         assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_folder_whose_name_is_no_text_cannot_be_printed_and_that_is_said() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/var/lib/\xff"));
+        let config = Config { ring: Some(Ring::new(folder.into())), ..Config::default() };
+        let why = config.text().unwrap_err();
+        assert!(why.contains("not UTF-8; give the folder another name"), "{why}");
+    }
+
+    #[test]
+    fn the_most_that_a_configuration_may_hold_can_be_printed() {
+        let ring = Ring { size: u64::MAX, ..Ring::new("/r".into()) };
+        let config = Config { ring: Some(ring), max_tenants: 100_000, ..Config::default() };
+        config.text().unwrap();
     }
 
     #[test]

@@ -46,7 +46,17 @@ const NAMED: usize = 5;
 /// # Errors
 /// When there is no window, or no such tenant in any.
 pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Result<Past, NoPast> {
-    let FirstPass { run, others, damages, tenants } = first_pass(reader, &unix_ns)?;
+    put_together(reader, unix_ns.clone(), wanted, first_pass(reader, &unix_ns)?)
+}
+
+/// Reads the windows that a first pass found. An agent that goes round may have overwritten them since.
+fn put_together(
+    reader: &Reader,
+    unix_ns: Range<u64>,
+    wanted: Option<&str>,
+    found: FirstPass,
+) -> Result<Past, NoPast> {
+    let FirstPass { run, others, damages, tenants } = found;
     let subject = wanted.map(|name| called(&tenants, name)).transpose()?;
     let mut recording = Recording::about(subject.as_ref().map(|t| t.id));
     let mut span: Option<Range<u64>> = None;
@@ -58,7 +68,7 @@ pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Resul
         span = Some(span.map_or(unix_ns.clone(), |s| s.start.min(unix_ns.start)..s.end.max(unix_ns.end)));
         recording.push(seen);
     }
-    let span = span.expect("the first pass found windows");
+    let Some(span) = span else { return Err(NoPast::NoWindow(damages)) };
     let seen_ns = recording.whole().map_or(0, Observation::window_ns);
     let missing_ns = (span.end - span.start).saturating_sub(seen_ns);
     Ok(Past { run, unix_ns: span, recording, subject, missing_ns, other_runs: others, damages })
@@ -161,4 +171,29 @@ fn begun_at(seen: Observation, at_ns: Option<u64>) -> Observation {
     (seen.start_ns, seen.end_ns) = (at_ns, moved(seen.end_ns));
     seen.tasks.iter_mut().for_each(|t| t.born_ns = moved(t.born_ns));
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::Recorder;
+
+    #[test]
+    fn what_the_agent_overwrites_while_it_is_read_is_no_window_and_no_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = Recorder::open(folder.path(), 1 << 20, 1_000_000_000, &Run::default()).unwrap();
+        let seen = Observation { end_ns: 1_000_000_000, ..Observation::default() };
+        kept.push(&seen, 2_000_000_000).unwrap();
+        kept.flush(2_000_000_000).unwrap();
+        drop(kept);
+        let reader = Reader::open(folder.path()).unwrap();
+        let all = 0..u64::MAX;
+        let before = first_pass(&reader, &all).ok().unwrap();
+        assert!(put_together(&reader, all.clone(), None, first_pass(&reader, &all).ok().unwrap()).is_ok());
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        let after = put_together(&reader, all, None, before);
+        assert!(matches!(after, Err(NoPast::NoWindow(_))));
+    }
 }

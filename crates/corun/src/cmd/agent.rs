@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Config, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = args.effective().map_err(Usage)?;
     if args.print_config {
-        print(&config.text())?;
+        print(&config.text().map_err(|why| Usage(format!("--print-config: {why}")))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let caller = Caller {
