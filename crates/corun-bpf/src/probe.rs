@@ -463,7 +463,11 @@ impl Probe {
     pub fn drain_ended(&self, into: &mut Vec<Ended>) {
         // An error here means the ring is gone, and then there is nothing to hand over.
         let _ = self.rings.consume();
-        into.append(&mut self.ended.borrow_mut());
+        let mut ended = self.ended.borrow_mut();
+        match into.is_empty() {
+            true => std::mem::swap(into, &mut ended),
+            false => into.append(&mut ended),
+        }
     }
 
     /// Hands over the switches and wake-ups since the last call.

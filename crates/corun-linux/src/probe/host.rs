@@ -48,6 +48,17 @@ const SETTLE: Duration = Duration::from_micros(500);
 const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
 /// How often the rings are emptied and new groups named while time passes.
 const POLL: Duration = Duration::from_millis(25);
+/// Limit: room for so many ended tasks is kept for the next window, 4 MB. In a storm of threads most of the time would go into
+/// getting it anew, since growing copies.
+const SPARE: usize = 4_096;
+
+/// A list without its items, and with its room as far as that is not too much.
+fn emptied<T>(mut list: Vec<T>, most: usize) -> Vec<T> {
+    list.clear();
+    list.shrink_to(most);
+    list
+}
+
 /// Whether an edge passed long enough ago to read what led up to it, and not long ago.
 fn has_settled(edge_ns: u64) -> bool {
     (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
@@ -67,6 +78,8 @@ pub struct LiveHost {
     announced_ns: Option<u64>,
     bases: Bases,
     pending: Vec<Ended>,
+    /// Empty: where the next window's are put.
+    spare: Vec<Ended>,
     unlisted: BTreeMap<u32, (u32, Sums)>,
     /// What did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
@@ -115,6 +128,7 @@ impl LiveHost {
             announced_ns: None,
             bases: Bases::default(),
             pending: Vec::new(),
+            spare: Vec::new(),
             unlisted: BTreeMap::new(),
             beyond_ns: Vec::new(),
             cpus: Cpus::default(),
@@ -252,7 +266,7 @@ impl LiveHost {
             }
         }
         // There may be tens of thousands, of a kilobyte each: they stay where they are.
-        let mut ended = std::mem::take(&mut self.pending);
+        let mut ended = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
         let later: Vec<Ended> = ended.iter().filter(|e| e.end_ns > edge_ns).copied().collect();
         ended.retain(|e| e.end_ns <= edge_ns);
         for e in &ended {
@@ -269,7 +283,7 @@ impl LiveHost {
                 }
             }
         }
-        self.pending = later;
+        self.pending.extend(later);
         self.add_unlisted(&mut window);
         let taken = self.machine_reader.taken(edge_ns);
         let online = cpustat::online(&self.root);
@@ -303,6 +317,7 @@ impl LiveHost {
                 self.traces.name(TaskId(task.tid), named);
             }
         }
+        self.spare = emptied(ended, SPARE);
         seen
     }
 
@@ -549,5 +564,17 @@ impl Host for LiveHost {
 
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_ended_tasks_is_kept_for_the_next_window_but_not_all_that_a_storm_took() {
+        let kept = |items: usize| emptied(vec![0u64; items], 100);
+        assert!(kept(60).is_empty() && kept(60).capacity() >= 60);
+        assert!((100..1_000).contains(&kept(1_000).capacity()));
     }
 }
