@@ -88,7 +88,8 @@ impl Chaos {
                 break status;
             }
             if began.elapsed() > PATIENCE {
-                self.complain(format!("corun {args:?} is not over after {PATIENCE:?}"));
+                let stands = quarry::stands(child.id());
+                self.complain(format!("corun {args:?} is not over after {PATIENCE:?}; it stands:\n{stands}"));
                 child.kill().unwrap();
                 break child.wait().unwrap();
             }

@@ -75,6 +75,18 @@ impl Drop for Folders {
     }
 }
 
+/// Where each thread of a process stands, and how loaded the machine is: what a hang is explained by.
+pub fn stands(pid: u32) -> String {
+    let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut said = format!("load {}", read("/proc/loadavg".into()));
+    for task in tasks.map(|task| task.path().display().to_string()) {
+        let of = |file: &str| read(format!("{task}/{file}")).trim().to_owned();
+        said += &format!("{}\n  ran and waited {}\n  {}\n", of("stat"), of("schedstat"), of("stack"));
+    }
+    said
+}
+
 /// What corun left of these processes of its own below a cgroup.
 pub fn left_of(folder: &Path, pids: &[u32]) -> Vec<PathBuf> {
     let mut left = Vec::new();
