@@ -57,48 +57,65 @@ pub fn adds_up(report: &Value) -> Vec<String> {
 /// Times between two samples are known to be no less than `.0` and no more than `.1`, in ns.
 type Bounds = (u64, u64);
 
-/// For how long this holds between `from` and `to`: where it holds at both ends of a step, and where it holds at one.
+/// For how long this, which keeps a task from running, holds between `from` and `to`: at least where it holds at both ends of a step in
+/// which the task was not given a CPU, at most where it holds at one end.
 fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool) -> Bounds {
     let mut bounds = (0, 0);
     for step in samples.windows(2) {
         let inside = step[1].at_ns.min(to).saturating_sub(step[0].at_ns.max(from));
         let ends = [holds(&step[0]), holds(&step[1])];
-        bounds.0 += if ends[0] && ends[1] { inside } else { 0 };
+        bounds.0 += if ends == [true, true] && step[0].runs == step[1].runs { inside } else { 0 };
         bounds.1 += if ends[0] || ends[1] { inside } else { 0 };
     }
     bounds
 }
 
-/// For how long the task was throttled between `from` and `to`. The kernel counts a stretch when it ends, whole: the stretch ended at
-/// the sample that first shows it. A stretch may last longer than a period, since a task can overdraw its quota until the next tick.
-/// So one that began before `to` may still be going on at the last sample, unless the quota was lifted meanwhile, which ends it.
-fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
-    let mut known = 0;
-    let mut goes_on = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
-    for (begin, end) in stretches(samples) {
-        known += end.min(to).saturating_sub(begin.max(from));
-        goes_on &= end <= to;
-    }
-    // A wait that begins throttled and is open at the edge of a window counts as throttled up to there, and is put right in the next.
-    let (before, after) = (waited(samples, from, false), waited(samples, to, goes_on));
-    (known.saturating_sub(before), known + after)
+/// A stretch of time in which a task was throttled. The kernel counts it when it ends, whole.
+struct Stretch {
+    lasted_ns: u64,
+    /// The two samples between which it ended.
+    ended: (u64, u64),
 }
 
-/// When the task was throttled, as far as the kernel has counted it.
-fn stretches(samples: &[Sample]) -> impl Iterator<Item = (u64, u64)> + '_ {
-    samples.windows(2).filter(|s| s[1].throttled_ns > s[0].throttled_ns).map(|s| {
-        let lasted = s[1].throttled_ns - s[0].throttled_ns;
-        (s[1].at_ns.saturating_sub(lasted), s[1].at_ns)
-    })
+impl Stretch {
+    /// All that are counted in the samples. Two CPUs' queues may end theirs in one step.
+    fn all(samples: &[Sample]) -> impl Iterator<Item = Stretch> + '_ {
+        let steps = samples.windows(2).filter(|s| s[1].throttled_ns > s[0].throttled_ns);
+        steps.map(|s| Stretch {
+            lasted_ns: s[1].throttled_ns - s[0].throttled_ns,
+            ended: (s[0].at_ns, s[1].at_ns),
+        })
+    }
+
+    /// How much of it lies between `from` and `to`.
+    fn inside(&self, from: u64, to: u64) -> Bounds {
+        let (first, last) = self.ended;
+        let of = |end: u64| end.min(to).saturating_sub(end.saturating_sub(self.lasted_ns).max(from));
+        // It is a trapezium of its end: greatest where the end meets an edge, least at an end of the step.
+        let turns = [first, last, to.clamp(first, last), (from + self.lasted_ns).clamp(first, last)];
+        let all = turns.map(of);
+        (all.into_iter().min().unwrap_or(0), all.into_iter().max().unwrap_or(0))
+    }
+}
+
+/// For how long the task was throttled between `from` and `to`. A stretch may last longer than a period, since a task can overdraw
+/// its quota until the next tick. So one that began before `to` may still be going on at the last sample, unless the quota was
+/// lifted meanwhile, which ends it.
+fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
+    let known = Stretch::all(samples).map(|s| s.inside(from, to)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let is_limited = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
+    let goes_on = is_limited && Stretch::all(samples).all(|s| s.ended.0 <= to);
+    // A wait that begins throttled and is open at the edge of a window counts as throttled up to there, and is put right in the next.
+    let (before, after) = (waited(samples, from, false), waited(samples, to, goes_on));
+    (known.0.saturating_sub(before), known.1 + after)
 }
 
 /// How long ago the task was last throttled at `at`, if it has not run since, or may have been `throttled` all the time since.
 fn waited(samples: &[Sample], at: u64, throttled: bool) -> u64 {
-    let Some((_, end)) = stretches(samples).filter(|(_, end)| *end <= at).last() else { return 0 };
+    let Some(last) = Stretch::all(samples).filter(|s| s.ended.0 <= at).last() else { return 0 };
     let runs = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map(|s| s.runs);
-    // What it ran before the sample that shows the end belongs to the time before.
-    if throttled || runs(at) == runs(end) {
-        at - end
+    if throttled || runs(at) == runs(last.ended.0) {
+        at - last.ended.0
     } else {
         0
     }
@@ -145,7 +162,13 @@ pub fn compare(report: &Value, pid: u32, samples: &[Sample]) -> Result<bool, Str
     let is_moved = moves(from.saturating_sub(period)) != moves(to + period);
     let throttled = throttled(samples, from, to);
     let throttled = (if is_moved { 0 } else { throttled.0 }, throttled.1);
-    is_within("throttled", ns(ledger, "throttled_ns"), throttled)?;
+    is_within("throttled", ns(ledger, "throttled_ns"), throttled).map_err(|wrong| {
+        let ms = |at: u64| (at as i64 - from as i64) / 1_000_000;
+        let known =
+            Stretch::all(samples).filter(|s| s.ended.1 > from && s.ended.0.saturating_sub(s.lasted_ns) < to);
+        let known = known.map(|s| format!("{} until {}", s.lasted_ns / 1_000_000, ms(s.ended.1)));
+        format!("{wrong}; counted, ms: {}", known.collect::<Vec<_>>().join(", "))
+    })?;
     let most = life.saturating_sub(held.0 + throttled.0);
     is_within("stolen", ns(ledger, "steal_ns"), (0, most))?;
     Ok(true)
