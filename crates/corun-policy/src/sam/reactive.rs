@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// One part of the tasks in so many moves in an epoch.
 const MOVED_PART: usize = 4;
 
-struct Seats<'a> {
+struct Assignment<'a> {
     machine: &'a Machine,
     /// By task, its context.
     at: Vec<usize>,
@@ -33,7 +33,7 @@ struct Seats<'a> {
     free: usize,
 }
 
-impl Seats<'_> {
+impl Assignment<'_> {
     fn socket(&self, task: usize) -> u32 {
         self.machine.cpus()[self.at[task]].socket
     }
@@ -66,7 +66,7 @@ pub(super) fn map(
     memory: &Memory,
     shares: impl Fn(&Running) -> bool,
 ) -> Vec<(TaskId, usize)> {
-    let mut seats = seated(machine, tasks);
+    let mut assignment = assigned(machine, tasks);
     let sockets: Vec<u32> = {
         let mut all: Vec<u32> = machine.cpus().iter().map(|c| c.socket).collect();
         all.sort_unstable();
@@ -76,32 +76,32 @@ pub(super) fn map(
     // How many of them are on each socket.
     let mut sharing: BTreeMap<u32, usize> = sockets.iter().map(|&s| (s, 0)).collect();
     let those: Vec<usize> = (0..tasks.len()).filter(|&i| shares(&tasks[i])).collect();
-    those.iter().for_each(|&i| *sharing.get_mut(&seats.socket(i)).expect("it is listed") += 1);
+    those.iter().for_each(|&i| *sharing.get_mut(&assignment.socket(i)).expect("it is listed") += 1);
     // Of each socket, who fetches most from elsewhere, first; each with its place among all.
     let mut all: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() > t.moderate).collect();
     all.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
     let mut far: BTreeMap<u32, VecDeque<(usize, usize)>> = BTreeMap::new();
     all.into_iter()
         .enumerate()
-        .for_each(|(place, i)| far.entry(seats.socket(i)).or_default().push_back((place, i)));
+        .for_each(|(place, i)| far.entry(assignment.socket(i)).or_default().push_back((place, i)));
     for _ in 0..tasks.len().div_ceil(MOVED_PART) {
         let Some((home, task)) = first(&mut far, |_| true) else { break };
         let fullness = |s: u32| (sharing[&s], u32::MAX - s);
         let fuller = sockets.iter().copied().filter(|&s| fullness(s) > fullness(home));
-        let goal = fuller.filter(|&s| seats.free_on(s).is_some()).max_by_key(|&s| fullness(s));
-        if let Some((goal, free)) = goal.and_then(|s| Some((s, seats.free_on(s)?))) {
-            seats.put(task, free);
+        let goal = fuller.filter(|&s| assignment.free_on(s).is_some()).max_by_key(|&s| fullness(s));
+        if let Some((goal, free)) = goal.and_then(|s| Some((s, assignment.free_on(s)?))) {
+            assignment.put(task, free);
             *sharing.get_mut(&home).expect("it is listed") -= 1;
             *sharing.get_mut(&goal).expect("it is listed") += 1;
-        } else if seats.free_on(home).is_none() {
+        } else if assignment.free_on(home).is_none() {
             let Some((_, other)) = first(&mut far, |s| s != home) else { continue };
-            let (a, b) = (seats.at[task], seats.at[other]);
-            seats.put(task, b);
-            seats.put(other, a);
+            let (a, b) = (assignment.at[task], assignment.at[other]);
+            assignment.put(task, b);
+            assignment.put(other, a);
         }
     }
-    spread_memory(&mut seats, &sockets, tasks, t, memory);
-    tasks.iter().zip(&seats.at).map(|(task, &i)| (task.id, i)).collect()
+    spread_memory(&mut assignment, &sockets, tasks, t, memory);
+    tasks.iter().zip(&assignment.at).map(|(task, &i)| (task.id, i)).collect()
 }
 
 /// Takes the task that fetches most from elsewhere, of those on some sockets; with its socket.
@@ -115,56 +115,63 @@ fn first(
 }
 
 /// Everybody on the context he is on; who shares one with another goes to a free one, near if there is one.
-fn seated<'a>(machine: &'a Machine, tasks: &[Running]) -> Seats<'a> {
+fn assigned<'a>(machine: &'a Machine, tasks: &[Running]) -> Assignment<'a> {
     let n = machine.cpu_count();
-    let mut seats = Seats { machine, at: vec![usize::MAX; tasks.len()], holders: vec![0; n], free: n };
+    let mut assignment =
+        Assignment { machine, at: vec![usize::MAX; tasks.len()], holders: vec![0; n], free: n };
     for (task, running) in tasks.iter().enumerate() {
-        if let Some(i) = running.at.filter(|&i| seats.holders[i] == 0) {
-            seats.take(task, i);
+        if let Some(i) = running.at.filter(|&i| assignment.holders[i] == 0) {
+            assignment.take(task, i);
         }
     }
     let mut next = 0;
     for (task, running) in tasks.iter().enumerate() {
-        if seats.at[task] != usize::MAX {
+        if assignment.at[task] != usize::MAX {
             continue;
         }
-        let near = running.at.and_then(|i| seats.free_on(machine.cpus()[i].socket));
-        let anywhere = || seats.holders.iter().position(|&h| h == 0);
+        let near = running.at.and_then(|i| assignment.free_on(machine.cpus()[i].socket));
+        let anywhere = || assignment.holders.iter().position(|&h| h == 0);
         // Where none is free, all have equally many more.
-        let i = near.or_else(|| (seats.free > 0).then(anywhere)?).unwrap_or(next % n);
-        next += usize::from(seats.holders[i] > 0);
-        seats.take(task, i);
+        let i = near.or_else(|| (assignment.free > 0).then(anywhere)?).unwrap_or(next % n);
+        next += usize::from(assignment.holders[i] > 0);
+        assignment.take(task, i);
     }
-    seats
+    assignment
 }
 
 /// Tasks that are bound by memory go from where most of them are to where fewest are, where two more are than there; then, to where
 /// their memory is.
-fn spread_memory(seats: &mut Seats<'_>, sockets: &[u32], tasks: &[Running], t: &Thresholds, memory: &Memory) {
+fn spread_memory(
+    assignment: &mut Assignment<'_>,
+    sockets: &[u32],
+    tasks: &[Running],
+    t: &Thresholds,
+    memory: &Memory,
+) {
     let bound: Vec<usize> = (0..tasks.len()).filter(|&i| tasks[i].did.is_bound_by_memory(t)).collect();
     let most_moves = bound.len().div_ceil(MOVED_PART);
     for _ in 0..most_moves {
-        let count = |s: u32| bound.iter().filter(|&&i| seats.socket(i) == s).count();
+        let count = |s: u32| bound.iter().filter(|&&i| assignment.socket(i) == s).count();
         let Some(most) = sockets.iter().copied().max_by_key(|&s| (count(s), u32::MAX - s)) else { return };
-        let roomy = sockets.iter().copied().filter(|&s| seats.free_on(s).is_some());
+        let roomy = sockets.iter().copied().filter(|&s| assignment.free_on(s).is_some());
         let Some(least) = roomy.min_by_key(|&s| (count(s), s)) else { return };
         if count(most) < count(least) + 2 {
             break;
         }
         // Who is away from his memory has least to lose, above all where it is there.
         let key = |&i: &usize| (memory.belongs(tasks[i].id) != Some(least), !memory.is_away(tasks[i].id), i);
-        let there = bound.iter().copied().filter(|&i| seats.socket(i) == most);
+        let there = bound.iter().copied().filter(|&i| assignment.socket(i) == most);
         let task = there.min_by_key(key).expect("it has most of them");
-        let free = seats.free_on(least).expect("it is roomy");
-        seats.put(task, free);
+        let free = assignment.free_on(least).expect("it is roomy");
+        assignment.put(task, free);
     }
     let away = bound.iter().copied().filter(|&i| memory.is_away(tasks[i].id));
     for task in away.take(most_moves) {
-        let here = seats.socket(task);
+        let here = assignment.socket(task);
         let Some(home) = memory.belongs(tasks[task].id).filter(|&s| s != here) else { continue };
-        let count = |s: u32| bound.iter().filter(|&&i| seats.socket(i) == s).count();
-        if let Some(free) = seats.free_on(home).filter(|_| count(home) <= count(here)) {
-            seats.put(task, free);
+        let count = |s: u32| bound.iter().filter(|&&i| assignment.socket(i) == s).count();
+        if let Some(free) = assignment.free_on(home).filter(|_| count(home) <= count(here)) {
+            assignment.put(task, free);
         }
     }
 }

@@ -60,16 +60,16 @@ pub fn annotate<R: BufRead>(
 ) -> Result<Annotated, Unread> {
     let io = |error: std::io::Error| Problem::Io(error.to_string()).of(file);
     let mut opened = || open().map_err(io);
-    let mut survey = Survey::default();
+    let mut first_pass = FirstPass::default();
     if let Err((problem, at)) = cases::walk(opened()?, |seen| {
-        survey.see(seen, run);
+        first_pass.see(seen, run);
         Ok(())
     }) {
         let line = cases::line_of(opened()?, at).map_err(io)?;
         return Err(problem.at(file, line));
     }
-    survey.refuse().map_err(|problem| problem.of(file))?;
-    let mut sequences = survey.sequences(run);
+    first_pass.refuse().map_err(|problem| problem.of(file))?;
+    let mut sequences = first_pass.sequences(run);
     let mut splice = Splice::new(opened()?, out);
     let mut done = Annotated::default();
     let walked = cases::walk(opened()?, |seen| {
@@ -158,7 +158,7 @@ fn both(a: &Range<i64>, b: &Range<i64>) -> Range<i64> {
 
 /// What the first reading finds out.
 #[derive(Default)]
-struct Survey {
+struct FirstPass {
     suites: Vec<Suite>,
     has_cases: bool,
     has_times: bool,
@@ -177,7 +177,7 @@ struct Suite {
     total_ns: Option<i64>,
 }
 
-impl Survey {
+impl FirstPass {
     fn see(&mut self, seen: Seen, run: &Run) {
         let stamp = match seen {
             Seen::Suite { stamp, time_ns } => {
