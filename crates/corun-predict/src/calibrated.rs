@@ -64,7 +64,7 @@ pub(crate) const MOMENT_NS: u64 = 4_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     /// The lines of a file that are compiled into the crate and are no comment, with the comment before each.
     fn code(text: &str) -> Vec<(String, String)> {
@@ -100,16 +100,24 @@ mod tests {
         is_const && value.starts_with(|c: char| c.is_ascii_digit() || c == '[' || c == '(')
     }
 
+    /// The files of a folder and of those in it, without tests.
+    fn files_in(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+        let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let files = files.into_iter().filter(|file| !file.ends_with("tests.rs"));
+        files.chain(folders.iter().flat_map(|folder| files_in(folder))).collect()
+    }
+
     #[test]
     fn every_number_is_calibrated_here_or_is_a_definition_or_a_limit() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let (mut wrong, mut calibrated, mut named) = (Vec::new(), 0, 0);
-        for file in std::fs::read_dir(sources).unwrap().flatten() {
-            let name = file.file_name().into_string().unwrap();
-            for (comment, line) in code(&std::fs::read_to_string(file.path()).unwrap()) {
+        for file in files_in(&sources) {
+            let name = file.file_name().unwrap().to_string_lossy();
+            for (comment, line) in code(&std::fs::read_to_string(&file).unwrap()) {
                 let said = comment.trim();
                 let is_named = said.starts_with("Definition: ") || said.starts_with("Limit: ");
-                match (name.as_str(), is_number(&line)) {
+                match (&*name, is_number(&line)) {
                     ("calibrated.rs", true) => {
                         calibrated += 1;
                         assert!(said.contains("Unit: ") && said.contains("From: "), "{line}");
