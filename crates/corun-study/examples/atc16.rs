@@ -1,5 +1,7 @@
 //! Redraws ATC'16 on the modelled machines: figures 2, 4, 5 and 6, sensitivity and overhead:
-//! `cargo run --release -p corun-study --example atc16 [FOLDER]`, or with `--quick` each run five times shorter.
+//! `cargo run --release -p corun-study --example atc16 [FOLDER]`, or with `--quick` each run five times shorter. With `--sample`
+//! counters are read every millisecond, as the paper's, in place of every 100 ms. `--record FILE` also writes what is stated as a record that
+//! documents quote.
 //!
 //! Programs are the presets of `workloads/papers`, run again and again for twenty seconds; a speed is work done per time. A
 //! program's best static mapping is the fastest of those that [`mappings`] lists, alone. Numbers that the paper states stand beside
@@ -12,12 +14,20 @@ use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::geometric_mean;
 use corun_sim::scenario::{Participants, Scenario};
 use corun_study::bars::{chart, Bar, Group, Part};
+use corun_study::paper_figures::PaperFigures;
 use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use std::time::Instant;
+
+/// What is stated, as a record: by name, and with the paper's figure.
+static STATED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+/// Counters are read every millisecond.
+static SAMPLED: AtomicBool = AtomicBool::new(false);
 
 /// A program with so many threads.
 type App = (&'static str, usize);
@@ -108,6 +118,28 @@ struct Length(u64);
 
 /// Each program's work per nanosecond on a machine, beside the others, under a mapper or (one program) pinned.
 fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: Length) -> Vec<f64> {
+    run(machine, apps, mapper.1, mapper.2, pins, length)
+}
+
+/// The same under a policy with options.
+fn speeds_with(
+    machine: &str,
+    apps: &[App],
+    policy: &str,
+    options: &[(&str, &str)],
+    length: Length,
+) -> Vec<f64> {
+    run(machine, apps, Some(policy), options, &[], length)
+}
+
+fn run(
+    machine: &str,
+    apps: &[App],
+    policy: Option<&str>,
+    options: &[(&str, &str)],
+    pins: &[usize],
+    length: Length,
+) -> Vec<f64> {
     let mut text = format!(
         "schema = \"corun.scenario/1\"\nmachine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\ngroups = false\n"
     );
@@ -121,8 +153,11 @@ fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: L
     }
     let scenario = Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
     let mut engine = scenario.engine(1, Participants::All, 0).unwrap_or_else(|e| panic!("{e}"));
-    let options = mapper.2.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
-    let mut policy = by_name(mapper.1.unwrap_or("observe"), &options).unwrap_or_else(|e| panic!("{e}"));
+    let mut options = options.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
+    if policy.is_some() && SAMPLED.load(Ordering::Relaxed) {
+        options = options.set("sample", "1ms");
+    }
+    let mut policy = by_name(policy.unwrap_or("observe"), &options).unwrap_or_else(|e| panic!("{e}"));
     while engine.now_ns() < length.0 {
         engine.advance(policy.epoch_ns()).expect("no checker fires");
         let seen = Host::observe(&mut engine).expect("no checker fires");
@@ -188,6 +223,11 @@ fn mean(values: &[f64]) -> f64 {
     geometric_mean(values).expect("there are some")
 }
 
+/// The least or the most of some gains, in percent.
+fn of_all(gains: &[f64], which: fn(f64, f64) -> f64) -> String {
+    percent(gains.iter().copied().reduce(which).expect("there are mixes"))
+}
+
 /// By how much one mapper's mixes run faster than another's: the geometric means, by mix, averaged.
 fn gain(of: &[Vec<Vec<f64>>], mapper: usize, over: usize) -> f64 {
     let ratios: Vec<f64> = of.iter().map(|cell| mean(&cell[mapper]) / mean(&cell[over])).collect();
@@ -242,11 +282,29 @@ fn draw(file: &Path, title: &str, first: usize, cells: &[&[App]], mappers: &[Map
         .expect("the folder can be written to");
 }
 
-fn stated(rows: &[(&str, String, &str)]) {
+/// Prints figures alongside the paper's and keeps them by their names: `part` and a name each.
+fn stated(part: &str, rows: &[(&str, &str, String, &str)]) {
     let mut table = Table::new(&["what the paper states", ">ours", ">paper"]);
-    rows.iter()
-        .for_each(|(what, ours, paper)| table.row([(*what).to_owned(), ours.clone(), (*paper).to_owned()]));
+    for (name, what, ours, paper) in rows {
+        table.row([(*what).to_owned(), ours.clone(), (*paper).to_owned()]);
+        STATED.lock().expect("nobody panics").insert(format!("{part}.{name}"), ours.clone());
+    }
     println!("{}", table.text());
+}
+
+/// The mean gain over Linux of programs alone: all, and those without HuBench, whose six times would carry it.
+fn alone_gains(part: &str, of: &[Vec<Vec<f64>>], mph: usize, paper: &str) {
+    let is_hubench = |i: usize| ALONE[i].0 == "hubench";
+    let others: Vec<_> = (0..of.len()).filter(|&i| !is_hubench(i)).map(|i| of[i].clone()).collect();
+    let hubench: Vec<_> = (0..of.len()).filter(|&i| is_hubench(i)).map(|i| of[i].clone()).collect();
+    stated(
+        part,
+        &[
+            ("mph-linux", "SAM-MPH over Linux, on average", percent(gain(of, mph, 0)), paper),
+            ("mph-linux-no-hubench", "without HuBench", percent(gain(&others, mph, 0)), ""),
+            ("mph-linux-hubench", "HuBench", percent(gain(&hubench, mph, 0)), ""),
+        ],
+    );
 }
 
 fn alone(folder: &Path, length: Length) {
@@ -262,7 +320,16 @@ fn alone(folder: &Path, length: Length) {
         &mappers,
         &of,
     );
-    stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 4, 0)), "+25 %")]);
+    alone_gains("alone-40", &of, 4, "+25 %");
+    for (program, threads) in [("lubench", 20), ("pmf", 20), ("rbm", 20), ("svd", 20), ("als", 20)] {
+        let cell = ALONE.iter().position(|app| *app == (program, threads)).expect("it is listed");
+        let one = std::slice::from_ref(&of[cell]);
+        let (mph, sam) = (percent(gain(one, 4, 1)), percent(gain(one, 1, 0)));
+        stated(
+            &format!("alone-40.{program}"),
+            &[("mph-sam", "SAM-MPH over SAM", mph, "more"), ("sam-linux", "SAM over Linux", sam, "")],
+        );
+    }
     let mappers = [LINUX, SAM, MPH];
     let of = speedups(LARGE, &cells, &mappers, length);
     table("Alone on 80 CPUs (ATC'16 figure 4, modelled)", &cells, &mappers, &of);
@@ -274,7 +341,7 @@ fn alone(folder: &Path, length: Length) {
         &mappers,
         &of,
     );
-    stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 2, 0)), "+57 %")]);
+    alone_gains("alone-80", &of, 2, "+57 %");
 }
 
 fn mixes_40(folder: &Path, length: Length) {
@@ -289,18 +356,24 @@ fn mixes_40(folder: &Path, length: Length) {
     let first = &of[..11];
     let pair = |m: usize| format!("{}, {}", percent(gain(first, m, 0)), percent(gain(first, m, 1)));
     let ends = |m: usize| format!("{:.3}, {:.3}", spread(&of, m).0, spread(&of, m).1);
-    stated(&[
-        ("SAM-MPH over Linux, 30 mixes", percent(gain(&of, 4, 0)), "+27 %"),
-        ("SAM-MPH over SAM", percent(gain(&of, 4, 1)), "+9 %"),
-        ("SAM-MPH against the best static mapping: mean", format!("{:.3}", mean(&means)), "0.976"),
-        ("least", format!("{:.3}", means.iter().copied().fold(f64::MAX, f64::min)), "0.93"),
-        ("mixes 1 to 11: SAM-M over Linux, SAM", pair(2), "+21 %, +5 %"),
-        ("SAM-MP over Linux, SAM", pair(3), "+25 %, +8 %"),
-        ("SAM-MPH over Linux, SAM", pair(4), "+30 %, +13 %"),
-        ("slowest and fastest program of a mix: SAM-MPH", ends(4), "0.953, 1.000"),
-        ("SAM", ends(1), "0.860, 0.932"),
-        ("Linux", ends(0), "0.710, 0.839"),
-    ]);
+    let over_sam: Vec<f64> = of.iter().map(|cell| gain(std::slice::from_ref(cell), 4, 1)).collect();
+    let least = format!("{:.3}", means.iter().copied().fold(f64::MAX, f64::min));
+    stated(
+        "mixes-40",
+        &[
+            ("mph-linux", "SAM-MPH over Linux, 30 mixes", percent(gain(&of, 4, 0)), "+27 %"),
+            ("mph-sam", "SAM-MPH over SAM", percent(gain(&of, 4, 1)), "+9 %"),
+            ("mph-sam-most", "most of a mix", of_all(&over_sam, f64::max), "+24 %"),
+            ("static-mean", "against the best static mapping: mean", format!("{:.3}", mean(&means)), "0.976"),
+            ("static-least", "least", least, "0.93"),
+            ("1-11.m", "mixes 1 to 11: SAM-M over Linux, SAM", pair(2), "+21 %, +5 %"),
+            ("1-11.mp", "SAM-MP over Linux, SAM", pair(3), "+25 %, +8 %"),
+            ("1-11.mph", "SAM-MPH over Linux, SAM", pair(4), "+30 %, +13 %"),
+            ("ends.mph", "slowest and fastest program of a mix: SAM-MPH", ends(4), "0.953, 1.000"),
+            ("ends.sam", "SAM", ends(1), "0.860, 0.932"),
+            ("ends.linux", "Linux", ends(0), "0.710, 0.839"),
+        ],
+    );
 }
 
 fn mixes_80(folder: &Path, length: Length) {
@@ -317,15 +390,34 @@ fn mixes_80(folder: &Path, length: Length) {
     );
     let gains: Vec<f64> = of.iter().map(|cell| gain(std::slice::from_ref(cell), 2, 0)).collect();
     let ends = |m: usize| format!("{:.3}, {:.3}", spread(&of, m).0, spread(&of, m).1);
-    stated(&[
-        ("SAM-MPH over Linux, 11 mixes", percent(gain(&of, 2, 0)), "+43 %"),
-        ("SAM-MPH over SAM", percent(gain(&of, 2, 1)), "+21 %"),
-        ("best mix over Linux", percent(gains.iter().copied().fold(f64::MIN, f64::max)), "+61 %"),
-        ("least", percent(gains.iter().copied().fold(f64::MAX, f64::min)), "+29 %"),
-        ("slowest and fastest program of a mix: SAM-MPH", ends(2), "0.889, 0.989"),
-        ("SAM", ends(1), "0.734, 0.822"),
-        ("Linux", ends(0), "0.571, 0.795"),
-    ]);
+    let over_sam: Vec<f64> = of.iter().map(|cell| gain(std::slice::from_ref(cell), 2, 1)).collect();
+    stated(
+        "mixes-80",
+        &[
+            ("mph-linux", "SAM-MPH over Linux, 11 mixes", percent(gain(&of, 2, 0)), "+43 %"),
+            ("mph-sam", "SAM-MPH over SAM", percent(gain(&of, 2, 1)), "+21 %"),
+            ("mph-sam-most", "most of a mix", of_all(&over_sam, f64::max), "+27 %"),
+            ("most", "best mix over Linux", of_all(&gains, f64::max), "+61 %"),
+            ("least", "least", of_all(&gains, f64::min), "+29 %"),
+            ("ends.mph", "slowest and fastest program of a mix: SAM-MPH", ends(2), "0.889, 0.989"),
+            ("ends.sam", "SAM", ends(1), "0.734, 0.822"),
+            ("ends.linux", "Linux", ends(0), "0.571, 0.795"),
+        ],
+    );
+}
+
+/// Section 5.2: MongoDB under load from YCSB, over Linux; the paper's larger machine first.
+fn mongodb(length: Length) {
+    let app = [("mongodb-ycsb", 20)];
+    let over_linux = |machine| {
+        let speed = |mapper| mean(&speeds(machine, &app, mapper, &[], length));
+        format!("{:+.1} %", 100.0 * (speed(MPH) / speed(LINUX) - 1.0))
+    };
+    println!("MongoDB (ATC'16 section 5.2, modelled)");
+    stated(
+        "mongodb",
+        &[("80", "80 CPUs", over_linux(LARGE), "+3.67 %"), ("40", "40 CPUs", over_linux(SMALL), "+6.6 %")],
+    );
 }
 
 fn sensitivity(length: Length) {
@@ -334,12 +426,49 @@ fn sensitivity(length: Length) {
         percent(mean(&speeds(SMALL, apps, ("", Some("sam_mph"), options), &[], length)) / plain - 1.0)
     };
     println!("Thresholds (ATC'16 section 5.4, modelled)");
-    stated(&[
-        ("IPC 20 % higher: PMF", change(&[("pmf", 20)], &[("ipc", "1080")]), "-7 %"),
-        ("IPC 30 % lower: SGD, 20 threads", change(&[("sgd", 20)], &[("ipc", "630")]), "-18 %"),
-        ("coherence 30 % higher: mix 8", change(MIXES_40[7], &[("high", "1014")]), "-15 %"),
-        ("coherence 50 % lower: mix 1", change(MIXES_40[0], &[("high", "390")]), "-30 %"),
-    ]);
+    stated(
+        "thresholds",
+        &[
+            ("ipc-pmf", "IPC 20 % higher: PMF", change(&[("pmf", 20)], &[("ipc", "1080")]), "-7 %"),
+            (
+                "ipc-sgd",
+                "IPC 30 % lower: SGD, 20 threads",
+                change(&[("sgd", 20)], &[("ipc", "630")]),
+                "-18 %",
+            ),
+            (
+                "coherence-8",
+                "coherence 30 % higher: mix 8",
+                change(MIXES_40[7], &[("high", "1014")]),
+                "-15 %",
+            ),
+            ("coherence-1", "coherence 50 % lower: mix 1", change(MIXES_40[0], &[("high", "390")]), "-30 %"),
+        ],
+    );
+    // Whether any threshold would: the worst by up to half, in steps of a quarter, of all programs alone and mixes 1 to 11.
+    let apps: Vec<&[App]> =
+        ALONE.iter().map(std::slice::from_ref).chain(MIXES_40[..11].iter().copied()).collect();
+    let brief = Length(length.0.min(4_000_000_000));
+    for (name, what, at) in [("ipc", "IPC", 900), ("high", "coherence", 780)] {
+        let percents = [-50i64, -25, 0, 25, 50];
+        let cells: Vec<(usize, i64)> =
+            (0..apps.len()).flat_map(|i| percents.map(move |percent| (i, percent))).collect();
+        let speed = |&(i, percent): &(usize, i64)| {
+            let value = (at * (100 + percent) / 100).to_string();
+            mean(&speeds_with(SMALL, apps[i], "sam_mph", &[(name, &value)], brief))
+        };
+        let all: Vec<f64> = cells.par_iter().map(speed).collect();
+        let losses = cells.iter().zip(&all).map(|(&(i, percent), speed)| {
+            let plain = all[i * percents.len() + 2];
+            (speed / plain - 1.0, i, percent)
+        });
+        let (loss, i, by) = losses.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are cells");
+        let worst = format!("{} ({}, {by:+} %)", percent(loss), name_of(apps[i]));
+        stated(
+            "thresholds",
+            &[(&format!("worst-{name}"), &format!("{what} by up to half: worst"), worst, "")],
+        );
+    }
 }
 
 /// What one decision takes here with 80 running tasks, in the median of many.
@@ -365,21 +494,31 @@ fn overhead() {
         format!("{:.0} us", took[took.len() / 2] as f64 / 1e3)
     };
     println!("One mapping call with 80 running tasks, without carrying it out (ATC'16 section 5.5; the paper's with it)");
-    stated(&[
-        ("one application", microseconds(1), "14 us"),
-        ("40 of them (the paper: every task its own)", microseconds(40), "230 us"),
-    ]);
+    let forty = "40 of them (the paper: every task its own)";
+    stated(
+        "overhead",
+        &[("one", "one application", microseconds(1), "14 us"), ("forty", forty, microseconds(40), "230 us")],
+    );
 }
 
 fn main() {
-    let quick = std::env::args().any(|a| a == "--quick");
-    let length = Length(if quick { 4_000_000_000 } else { 20_000_000_000 });
-    let folder = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let folder = PathBuf::from(folder.unwrap_or_else(|| "out/atc16".into()));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| args.iter().any(|a| a == flag);
+    let after = |flag: &str| args.iter().position(|a| a == flag).and_then(|i| args.get(i + 1));
+    SAMPLED.store(has("--sample"), Ordering::Relaxed);
+    let length = Length(if has("--quick") { 4_000_000_000 } else { 20_000_000_000 });
+    let record = after("--record");
+    let folder = args.iter().find(|a| !a.starts_with('-') && Some(*a) != record);
+    let folder = PathBuf::from(folder.map_or("out/atc16", String::as_str));
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     alone(&folder, length);
     mixes_40(&folder, length);
     mixes_80(&folder, length);
+    mongodb(length);
     sensitivity(length);
     overhead();
+    if let Some(file) = record {
+        let stated = std::mem::take(&mut *STATED.lock().expect("nobody panics"));
+        std::fs::write(file, PaperFigures::of(stated).text()).expect("the record can be written");
+    }
 }

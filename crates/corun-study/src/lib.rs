@@ -21,6 +21,7 @@
 //! | [`mod@this_machine`], [`circumstances`] | the model of the machine that corun runs on; where and when, for a record |
 //! | [`kept`], [`facts`] | records as the tree keeps them, and the figures that documents quote from them |
 //! | [`mod@simulated`] | a scenario that ran on a modelled machine, as a report |
+//! | [`paper_figures`] | what an example that redraws a paper states, as such a record |
 //! | [`statistics`], [`hash`], [`bars`] | quantiles, a hash that never changes, bar charts |
 
 pub mod bars;
@@ -31,6 +32,7 @@ pub mod hash;
 pub mod kept;
 pub mod kinds;
 pub mod pace;
+pub mod paper_figures;
 pub mod predict;
 pub mod programs;
 mod quoted;

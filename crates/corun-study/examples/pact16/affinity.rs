@@ -1,7 +1,7 @@
 //! Section 3.1: what becomes of programs when the vCPUs of both VMs are not pinned, against pinned.
 
-use crate::percent;
 use crate::rig::{loops, mean, preset, seen, speeds, vm, Length, NPB, PARSEC, PINNED};
+use crate::{percent, state};
 use corun_report::table::Table;
 use corun_sim::metrics::variation;
 
@@ -53,6 +53,9 @@ pub fn print() {
                     .zip(&all)
                     .max_by(|a, b| a.1.slowdown.total_cmp(&b.1.slowdown))
                     .expect("a suite has programs");
+                let key = format!("affinity.{}.{cores}.{suite}", name.replace(' ', "-"));
+                state(&key, &percent(mean(&all, |f| f.slowdown)));
+                state(&format!("{key}.variation"), &format!("{:.0} %", 100.0 * mean(&all, |f| f.variation)));
                 table.row([
                     name.to_owned(),
                     cores.to_owned(),

@@ -1,7 +1,7 @@
 //! Figure 1: slowdowns beside four threads of a loop, of streamcluster and of fluidanimate.
 
 use crate::rig::{beside, changed, mean, preset, speeds, subject, vm, NPB, PARSEC, PINNED};
-use crate::{percent, save};
+use crate::{percent, save, state};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part};
 use std::borrow::Cow;
@@ -36,6 +36,10 @@ pub fn draw(folder: &Path) {
     let mut groups = Vec::new();
     for program in PARSEC.into_iter().chain(NPB) {
         let ours = slowdowns(&preset(program));
+        BESIDE
+            .iter()
+            .zip(ours)
+            .for_each(|(other, x)| state(&format!("figure-1.{program}.{other}"), &percent(x)));
         table.row(std::iter::once(program.to_owned()).chain(ours.map(percent)).collect::<Vec<_>>());
         if NAMED.contains(&program) {
             let bar = |(name, slowdown): (&str, f64)| Bar {

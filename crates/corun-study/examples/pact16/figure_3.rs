@@ -1,7 +1,7 @@
 //! Figure 3: compute time for the same work falls when one thread is slowed.
 
 use crate::rig::{beside, preset, seen, subject, Breakdown, Length, SEEDS};
-use crate::{percent, save};
+use crate::{percent, save, state};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, COMPUTE};
 use std::path::Path;
@@ -16,6 +16,7 @@ pub fn draw(folder: &Path) {
         let subject = subject(&preset(program));
         let alone = compute(std::slice::from_ref(&subject));
         let change = compute(&[subject, beside("persistent", 1)]) / alone - 1.0;
+        state(&format!("figure-3.{program}"), &percent(change));
         table.row([program.to_owned(), percent(change), percent(paper)]);
         Bar { name: program.into(), parts: vec![(COMPUTE, 1.0 + change)], paper: Some(1.0 + paper) }
     });

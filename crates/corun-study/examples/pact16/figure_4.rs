@@ -1,7 +1,7 @@
 //! Figure 4: what hardware counters say of the thread that one persistent loop slows down.
 
 use crate::rig::{beside, per_work, preset, seen, subject, Length, Seen, SEEDS};
-use crate::{percent, save};
+use crate::{percent, save, state};
 use corun_model::Counters;
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part};
@@ -38,6 +38,7 @@ pub fn draw(folder: &Path) {
         let mpki = |runs: &[Seen]| count(runs, |c| c.llc_misses) / count(runs, |c| c.instructions);
         let stall = by(&|runs| count(runs, |c| c.offcore_stall_cycles));
         let drops = [stall, by(&mpki), by(&references)];
+        state(&format!("figure-4.{program}"), &percent(drops[2]));
         table.row(
             std::iter::once(program.to_owned())
                 .chain(drops.map(percent))

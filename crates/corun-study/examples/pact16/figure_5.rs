@@ -1,7 +1,7 @@
 //! Figure 5: what memory costs the other programs beside one persistent loop.
 
 use crate::rig::{beside, per_work, preset, seen, subject, Length, NPB, PARSEC, SEEDS};
-use crate::{percent, save};
+use crate::{percent, save, state};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part};
 use std::borrow::Cow;
@@ -29,6 +29,8 @@ pub fn draw(folder: &Path) {
         changes.push((program, of_all));
     }
     let of_all = || changes.iter().map(|c| c.1);
+    state("figure-5.least", &percent(of_all().fold(f64::INFINITY, f64::min)));
+    state("figure-5.most", &percent(of_all().fold(f64::NEG_INFINITY, f64::max)));
     println!(
         "Figure 5: OFFCORE_STALL for the same work beside one persistent loop, against alone\n{}\
          all threads: {} to {}; paper: {:+.1} % to {:+.1} %\n",

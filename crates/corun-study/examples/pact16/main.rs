@@ -1,6 +1,6 @@
-//! Redraws figures 1 to 6 of PACT'16, its table 2 and what it says of affinity, on the modelled machine:
-//! `cargo run --release -p corun-study --example pact16 [FOLDER [PART…]]`, where parts are `figure-1` to `figure-6`, `table-2`,
-//! `out-of-step` and `affinity`.
+//! Redraws figures 1 to 7 of PACT'16, its table 2 and what it says of affinity, on the modelled machine:
+//! `cargo run --release -p corun-study --example pact16 [--record FILE] [FOLDER [PART…]]`, where parts are `figure-1` to `figure-7`, `table-2`,
+//! `out-of-step`, `affinity`, `first-slice` and `domain-0`.
 //!
 //! Each program runs on the paper's machine (one node of its Xeon under Xen's credit scheduler) in a VM of four pinned
 //! vCPUs, beside loops in a VM pinned alike. Numbers that the paper states stand beside ours; where it has only a
@@ -14,18 +14,31 @@ mod figure_3;
 mod figure_4;
 mod figure_5;
 mod figure_6;
+mod figure_7;
+mod hypervisor;
 mod out_of_step;
 mod rig;
 mod table_2;
 
 use corun_study::bars::{chart, Group};
+use corun_study::paper_figures::PaperFigures;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What was stated so far, by name: the record that documents quote.
+static STATED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Keeps a figure for the record.
+fn state(name: &str, figure: &str) {
+    STATED.lock().expect("nobody panics").insert(name.to_owned(), figure.to_owned());
+}
 
 /// A name, and what makes it.
 type Part = (&'static str, fn(&Path));
 
 /// What can be made.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 12] = [
     ("figure-1", |folder| {
         figure_1::draw(folder);
         figure_1::facesim_by_grain();
@@ -43,9 +56,12 @@ const PARTS: [Part; 9] = [
         figure_6::by_grain();
         figure_6::by_sharing();
     }),
+    ("figure-7", |_| figure_7::print()),
     ("table-2", |_| table_2::print()),
     ("out-of-step", |_| out_of_step::print()),
     ("affinity", |_| affinity::print()),
+    ("first-slice", |_| hypervisor::first_slice()),
+    ("domain-0", |_| hypervisor::with_domain_0()),
 ];
 
 /// Writes a figure's chart.
@@ -65,12 +81,21 @@ fn percent(change: f64) -> String {
 }
 
 fn main() {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "out".into()));
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let record = args.iter().position(|a| a == "--record").map(|i| {
+        args.remove(i);
+        if i == args.len() {
+            eprintln!("--record needs the name of a file");
+            std::process::exit(2);
+        }
+        args.remove(i)
+    });
+    let folder = PathBuf::from(args.first().map_or("out", String::as_str));
     if let Err(e) = std::fs::create_dir_all(&folder) {
         eprintln!("cannot make {}: {e}", folder.display());
         std::process::exit(1);
     }
-    let wanted: Vec<String> = std::env::args().skip(2).collect();
+    let wanted = args.get(1..).unwrap_or_default();
     if let Some(w) = wanted.iter().find(|w| PARTS.iter().all(|(name, _)| name != w)) {
         let names = PARTS.map(|(name, _)| name).join(", ");
         eprintln!("there is no part `{w}`; there are {names}");
@@ -79,6 +104,13 @@ fn main() {
     for (name, make) in PARTS {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             make(&folder);
+        }
+    }
+    if let Some(file) = record {
+        let stated = std::mem::take(&mut *STATED.lock().expect("nobody panics"));
+        if let Err(e) = std::fs::write(&file, PaperFigures::of(stated).text()) {
+            eprintln!("cannot write {file}: {e}");
+            std::process::exit(1);
         }
     }
 }

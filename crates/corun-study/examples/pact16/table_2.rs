@@ -1,6 +1,7 @@
 //! Table 2: sp beside four intermittent loops that want little, each on a core of its own.
 
 use crate::rig::{loops, mean, preset, seen, subject, vm, Length, Seen, SEEDS};
+use crate::state;
 use corun_report::table::Table;
 
 /// What each loop wants of its core.
@@ -27,6 +28,7 @@ pub fn print() {
         let show = |x: f64| format!("{x:.0} {unit}");
         let change = |x: f64| format!("{:+.1} %", 100.0 * x);
         let [alone, beside, changed] = paper;
+        state(&format!("table-2.{}", what.replace(' ', "-")), &change(b / a - 1.0));
         let changes = [change(b / a - 1.0), change(changed)];
         table.row([what.to_owned(), show(a), show(alone), show(b), show(beside)].into_iter().chain(changes));
     };
