@@ -23,8 +23,7 @@ impl PaperFigures {
 
     /// As a file.
     pub fn text(&self) -> String {
-        let json = serde_json::to_string_pretty(self).expect("texts are JSON");
-        format!("{json}\n")
+        corun_report::json::indented(self)
     }
 }
 

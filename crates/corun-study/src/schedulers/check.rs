@@ -197,6 +197,7 @@ mod tests {
             [
                 "pact16-fig9",
                 "pact16-fig10",
+                "pact16-fig10-whole",
                 "cc-fig1a",
                 "cc-fig1b",
                 "cc-fig3-48",
@@ -213,6 +214,7 @@ mod tests {
             all,
             [
                 vec![9; 4],
+                vec![9; 3],
                 vec![9; 3],
                 vec![2; 4],
                 vec![2; 4],
