@@ -2,6 +2,7 @@
 //! or assumed for the program running alone. The live host ignores it.
 
 use super::bad_key::BadKey;
+use super::memory::{MemoryUse, MOST_WORKING_SET};
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
@@ -9,8 +10,8 @@ use serde::Deserialize;
 const MOST_PKI: f64 = 1_000.0;
 /// No core does more in a cycle.
 const MOST_IPC: f64 = 16.0;
-/// A pebibyte, which no thread goes through again and again.
-const MOST_WORKING_SET: u64 = 1 << 50;
+/// More lines than threads could ever contend for.
+const MOST_HOT_LINES: u32 = 1_000_000;
 
 /// Memory and pipeline character of a program, per thread, as it is when it runs alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -34,6 +35,11 @@ pub struct Character {
     pub coherence_pki: f64,
     /// Share of a memory or coherence stall hidden by other work, 0..=1 (0.3): latency tolerance, ATC'16 §3.1.
     pub hidden: f64,
+    /// Lines that these transfers go to: each is passed on to one thread at a time. 0: to so many that nobody ever waits for one
+    /// that somebody else is getting (0).
+    pub hot_lines: u32,
+    /// Where its data lives, what of it threads share, and where its miss curve bends.
+    pub memory: MemoryUse,
 }
 
 impl Default for Character {
@@ -47,6 +53,8 @@ impl Default for Character {
             compulsory: 0.05,
             coherence_pki: 0.0,
             hidden: 0.3,
+            hot_lines: 0,
+            memory: MemoryUse::default(),
         }
     }
 }
@@ -78,6 +86,11 @@ impl Character {
         }
         share("mispredicts", self.mispredicts)?;
         share("compulsory", self.compulsory)?;
-        share("hidden", self.hidden)
+        share("hidden", self.hidden)?;
+        if self.hot_lines > MOST_HOT_LINES {
+            let what = format!("; at most {MOST_HOT_LINES} are allowed, and 0 is as many as one likes");
+            return Err(BadKey::is("hot-lines", self.hot_lines, what));
+        }
+        self.memory.check(self.working_set)
     }
 }

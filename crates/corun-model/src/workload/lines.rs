@@ -11,11 +11,15 @@ pub(super) fn line_at(text: &str, start: usize, what: &str) -> usize {
     first + quoted.and_then(|q| rest.position(|l| l.contains(q))).unwrap_or(0) + 1
 }
 
-/// The first line that sets `key`, or the `[program]` line, or 1.
+/// The first line that sets `key`, or has it in a table within the line, or the `[program]` line, or 1.
 pub fn line_of(text: &str, key: &str) -> usize {
     let sets = |line: &str, key: &str| {
         line.trim_start().strip_prefix(key).is_some_and(|r| r.trim_start().starts_with('='))
     };
     let find = |f: &dyn Fn(&str) -> bool| text.lines().position(f).map(|i| i + 1);
-    find(&|l| sets(l, key)).or_else(|| find(&|l| l.trim() == "[program]")).unwrap_or(1)
+    let within = |line: &str| line.split(['{', ',']).skip(1).any(|item| sets(item, key));
+    find(&|l| sets(l, key))
+        .or_else(|| find(&within))
+        .or_else(|| find(&|l| l.trim() == "[program]"))
+        .unwrap_or(1)
 }

@@ -28,6 +28,7 @@ mod file;
 mod flow;
 mod length;
 mod lines;
+mod memory;
 mod pdes;
 mod program;
 mod variation;
@@ -39,6 +40,7 @@ pub use file::{BadWorkload, Workload};
 pub use flow::Flow;
 pub use length::Length;
 pub use lines::line_of;
+pub use memory::{MemoryUse, Placed};
 pub use pdes::{Idle, Mapping, Pdes};
 pub use program::{
     BusyBy, Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage, Sync, Wait,

@@ -31,7 +31,8 @@
 //! number per pair). Who falls behind while it computes, since its core is slower, stays in step until
 //! it next stops or meets: solo runs are calibrated with threads whose cores differ. Threads that compute different
 //! parts of the data at one place are taken to share as often as at any other. The rate per instruction does
-//! not rise when fewer threads contend for a line, links do not queue.
+//! not depend on how many contend for a line; its cost does where a file says how many lines there are ([`super::hot_lines`]).
+//! Transfers do not load links: at 64 bytes each they are a few percent of what a link carries.
 
 /// Siblings that compute, by where they are as seen from one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +103,16 @@ struct Cohort {
     members: Vec<u32>,
     by_llc: Vec<u32>,
     by_socket: Vec<u32>,
+    queue: Queue,
+}
+
+/// What waiting for the lines of a cohort comes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    /// Cycles that a transfer waits.
+    pub wait: f64,
+    /// The load with which that was worked out.
+    pub solved: f64,
 }
 
 /// The threads of one program that compute now, in cohorts.
@@ -190,6 +201,21 @@ impl Group {
     /// CPUs that run a computing thread of it.
     pub fn members(&self) -> impl Iterator<Item = u32> + '_ {
         self.cohorts.iter().flat_map(|c| &c.members).copied()
+    }
+
+    /// How many cohorts there have been at a time.
+    pub fn cohorts(&self) -> u32 {
+        self.cohorts.len() as u32
+    }
+
+    /// CPUs of a cohort's threads.
+    pub fn cohort(&self, cohort: u32) -> &[u32] {
+        &self.cohorts[cohort as usize].members
+    }
+
+    /// The queue for a cohort's lines.
+    pub fn queue(&mut self, cohort: u32) -> &mut Queue {
+        &mut self.cohorts[cohort as usize].queue
     }
 
     /// The CPU at a place of a cohort.

@@ -22,8 +22,11 @@
 //! most a millisecond after a change.
 //!
 //! Source: Suh, Rudolph, Devadas 2004 (miss curve against occupied share); random replacement's mean-field equation.
-//! Limits: a linear miss curve (no knees, no LRU), working sets of a program's threads are disjoint, a task keeps
-//! lines in one domain only.
+//! A task's data may be in [`Part`]s: what it uses most and the rest each have a share of their own, so that the miss curve
+//! has a knee at either size, and what threads share is in each domain once ([`super::regions`]).
+//!
+//! Limits: between its knees a miss curve is straight, eviction is random (LRU protects what is used most better), a task keeps
+//! lines of its own in one domain only.
 
 /// How far a resident share may move before its task's rate is evaluated again.
 const STEP: f64 = 1.0 / 32.0;
@@ -43,11 +46,21 @@ const FULL: f64 = 0.999;
 /// Where the survival product is scaled up again.
 const EPOCH: f64 = 1e-100;
 
-/// A running task's lines in a domain.
+/// Whose lines and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The data of the task on this CPU, but for its hot part.
+    Own(u32),
+    /// The hot part of the data of the task on this CPU.
+    Hot(u32),
+    /// The data of this region, which the threads of a program share.
+    Region(u32),
+}
+
+/// Lines in a domain that are in use.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    /// The CPU it runs on.
-    cpu: u32,
+    part: Part,
     /// Bytes of its working set that were resident when `reuse` was set, by the domain's survival then.
     held: f64,
     /// The domain's `fresh` then.
@@ -124,9 +137,14 @@ impl Domain {
         self.members.len()
     }
 
-    /// The CPU of the task at `place`.
-    pub fn cpu(&self, place: usize) -> u32 {
-        self.members[place].cpu
+    /// Whose lines are at `place`.
+    pub fn part(&self, place: usize) -> Part {
+        self.members[place].part
+    }
+
+    /// The share at which the rates of those who use what is at `place` were evaluated, if they were.
+    pub fn evaluated(&self, place: usize) -> Option<f64> {
+        Some(self.members[place].evaluated).filter(|e| *e >= 0.0)
     }
 
     /// Bytes of its working set that are resident.
@@ -199,8 +217,8 @@ impl Domain {
         (self.survival, self.epoch, self.fresh) = (survival, self.epoch + 1, 0.0);
     }
 
-    /// A task starts to run; returns its place. `number` is this domain's.
-    pub fn join(&mut self, number: u32, cpu: u32, working_set: f64, left: &Left) -> usize {
+    /// A task starts to run, or a region to be used; returns its place. `number` is this domain's.
+    pub fn join(&mut self, number: u32, part: Part, working_set: f64, left: &Left) -> usize {
         let survival = match self.epoch - left.epoch.min(self.epoch) {
             _ if left.domain != number || left.survival <= 0.0 => 0.0,
             0 => self.survival / left.survival,
@@ -210,17 +228,17 @@ impl Domain {
         let held = (left.resident * survival).min(working_set) / self.survival;
         // -1: not evaluated (yet, or never: a pure stream has no share).
         let (fresh, evaluated) = (self.fresh, -1.0);
-        self.members.push(Member { cpu, held, fresh, working_set, reuse: 0.0, stream: 0.0, evaluated });
+        self.members.push(Member { part, held, fresh, working_set, reuse: 0.0, stream: 0.0, evaluated });
         self.members.len() - 1
     }
 
-    /// The task at `place` stops; returns what it leaves and the CPU of the task that now has its place.
-    pub fn leave(&mut self, number: u32, place: usize) -> (Left, Option<u32>) {
+    /// The task at `place` stops; returns what it leaves and whose lines now have its place.
+    pub fn leave(&mut self, number: u32, place: usize) -> (Left, Option<Part>) {
         let m = self.members.swap_remove(place);
         self.inserted -= m.reuse + m.stream;
         let resident = self.resident(&m);
         let left = Left { domain: number, resident, survival: self.survival, epoch: self.epoch };
-        (left, self.members.get(place).map(|m| m.cpu))
+        (left, self.members.get(place).map(|m| m.part))
     }
 
     /// Notes that the shares are looked at now; returns the step that counts this time.
@@ -340,6 +358,25 @@ pub fn share_alone(compulsory: f64, ratio: f64) -> f64 {
     ((b - (b * b - 4.0 * ratio * reuse * reuse).max(0.0).sqrt()) / (2.0 * ratio * reuse)).clamp(0.0, 1.0)
 }
 
+/// The share of all references that miss at the rest point of a task alone in a cache: of its parts, given as share of references and
+/// bytes by capacity, and of a stream of `compulsory`. With `m` misses a part is resident to the extent of
+/// `refs / (refs + m × bytes)`; the largest `m` that they make together is the answer.
+pub fn missing_alone(compulsory: f64, parts: &[(f64, f64)]) -> f64 {
+    let made = |m: f64| {
+        let missed = |(refs, bytes): &(f64, f64)| refs * (m * bytes) / (refs + m * bytes).max(1e-300);
+        compulsory + parts.iter().map(missed).sum::<f64>()
+    };
+    let (mut low, mut high) = (1e-12, 1.0);
+    if made(low) <= low {
+        return 0.0;
+    }
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        *(if made(middle) > middle { &mut low } else { &mut high }) = middle;
+    }
+    0.5 * (low + high)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,7 +400,7 @@ mod tests {
     fn shares(tasks: &[(f64, f64, f64)], ns: u64) -> Vec<f64> {
         let mut domain = Domain::new(12 << 20);
         for (i, t) in tasks.iter().enumerate() {
-            domain.join(0, i as u32, t.0, &Left::default());
+            domain.join(0, Part::Own(i as u32), t.0, &Left::default());
         }
         run(&mut domain, tasks, ns);
         (0..tasks.len()).map(|place| domain.share(place)).collect()
@@ -386,6 +423,26 @@ mod tests {
     }
 
     #[test]
+    fn parts_alone_come_to_rest_where_a_single_one_of_their_size_would() {
+        for (mib, compulsory) in [(6.0, 0.05), (24.0, 0.0), (12.0, 0.2), (48.0, 0.05)] {
+            let (ratio, reuse) = (mib / 12.0, 1.0 - compulsory);
+            let one = miss_share(compulsory, share_alone(compulsory, ratio));
+            let halves = [(reuse / 2.0, ratio / 2.0); 2];
+            assert!((missing_alone(compulsory, &[(reuse, ratio)]) - one).abs() < 1e-6, "{mib} {compulsory}");
+            assert!((missing_alone(compulsory, &halves) - one).abs() < 1e-6, "{mib} {compulsory}");
+        }
+        assert_eq!(missing_alone(0.0, &[(1.0, 0.5)]), 0.0);
+    }
+
+    #[test]
+    fn what_is_used_more_stays_when_a_stream_passes() {
+        // Nine tenths of the references go to an eighth of the data.
+        let hot = missing_alone(0.2, &[(0.72, 0.125), (0.08, 0.875)]);
+        let even = missing_alone(0.2, &[(0.8, 1.0)]);
+        assert!(hot < 0.7 * even, "{hot} against {even}");
+    }
+
+    #[test]
     fn who_references_more_holds_more() {
         let s = shares(&[(16.0 * MIB, 2.0, 0.0), (16.0 * MIB, 0.5, 0.0)], 300_000_000);
         assert!(s[0] > 1.3 * s[1], "{s:?}");
@@ -395,27 +452,27 @@ mod tests {
     #[test]
     fn a_task_that_was_away_finds_what_others_left_it() {
         let mut domain = Domain::new(12 << 20);
-        domain.join(0, 0, 8.0 * MIB, &Left::default());
+        domain.join(0, Part::Own(0), 8.0 * MIB, &Left::default());
         run(&mut domain, &[(8.0 * MIB, 1.0, 0.0)], 100_000_000);
         let (left, _) = domain.leave(0, 0);
         domain.advance(200_000_000);
-        domain.join(0, 0, 8.0 * MIB, &left);
+        domain.join(0, Part::Own(0), 8.0 * MIB, &left);
         assert!(domain.share(0) > 0.98, "nobody else ran");
         let (left, _) = domain.leave(0, 0);
-        domain.join(0, 1, 1.0, &Left::default());
+        domain.join(0, Part::Own(1), 1.0, &Left::default());
         run(&mut domain, &[(1.0, 0.5, 1.0)], 24_000_000);
-        domain.join(0, 0, 8.0 * MIB, &left);
+        domain.join(0, Part::Own(0), 8.0 * MIB, &left);
         let kept = domain.share(1);
         assert!((0.2..0.7).contains(&kept), "a stream as large as the cache passed: {kept}");
         domain.leave(0, 1);
-        domain.join(0, 2, 8.0 * MIB, &Left { domain: 1, ..left });
+        domain.join(0, Part::Own(2), 8.0 * MIB, &Left { domain: 1, ..left });
         assert_eq!(domain.share(1), 0.0, "another domain's lines are not here");
     }
 
     #[test]
     fn a_cache_that_becomes_full_is_looked_at_then_though_nothing_else_changes() {
         let mut d = Domain::new(12 << 20);
-        d.join(0, 0, 4.0 * MIB, &Left::default());
+        d.join(0, Part::Own(0), 4.0 * MIB, &Left::default());
         (d.filled, d.members[0].held) = (4.0 * MIB, 4.0 * MIB);
         d.evaluate(0);
         d.set_rates(0, 0.0, 1.0);
@@ -430,7 +487,7 @@ mod tests {
     #[test]
     fn one_long_step_comes_to_the_same_rest_as_many_short_ones() {
         let mut d = Domain::new(12 << 20);
-        d.join(0, 0, 8.0 * MIB, &Left::default());
+        d.join(0, Part::Own(0), 8.0 * MIB, &Left::default());
         (d.filled, d.members[0].held) = (d.capacity, 4.0 * MIB);
         // At rest: own insertions replace exactly what the stream evicts.
         d.set_rates(0, 0.5, 1.0);

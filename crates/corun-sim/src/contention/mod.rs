@@ -18,9 +18,12 @@
 //! | --- | --- | --- |
 //! | [`smt`] | hyperthreads share a core by IPC demand | ATC'16 §3.2 |
 //! | [`llc`] | shares of the last-level cache, and refill after a switch | miss curve against occupied share |
+//! | [`regions`] | data that threads share, once in each cache | |
 //! | [`membw`] | queueing for a node's memory | M/D/1 |
-//! | [`numa`] | local and remote DRAM | ATC'16 §2 |
+//! | [`numa`] | local and remote DRAM, and where data lives | ATC'16 §2 |
+//! | [`links`] | queueing for the way from node to node | M/D/1 |
 //! | [`coherence`] | transfers between threads that compute at the same time at the same place of the program | PACT'16 §3.3 |
+//! | [`hot_lines`] | queueing for a line that several want | M/D/1 |
 //! | [`tolerance`] | what of a stall is hidden | ATC'16 §3.1 |
 //! | [`energy`] | cores and packages by state | RAPL's domains |
 //! | [`profile`] | how the parts add up: the CPI stack | |
@@ -28,10 +31,13 @@
 
 pub mod coherence;
 pub mod energy;
+pub mod hot_lines;
+pub mod links;
 pub mod llc;
 pub mod membw;
 pub mod numa;
 pub mod profile;
+pub mod regions;
 pub mod smt;
 mod system;
 pub mod tally;

@@ -1,12 +1,13 @@
 //! NUMA: how long DRAM takes to answer a core, by the distance between the core's node and the memory's.
 //!
-//! Method: a task's memory lives on one node, its *home*: the node where it first computed (Linux' first touch).
-//! The latency grows linearly with the distance table, from the local one at 10 to the remote one at the table's
-//! largest entry. Traffic loads the home node's memory, wherever the core is ([`super::membw`]).
+//! Method: a task's memory lives on its *home*: the node where it first computed (Linux' first touch), or where the first
+//! thread of its program did, when that one wrote all data (`placed = "main"`). Data that is interleaved, or that threads
+//! share and have written together, is *spread* over nodes: over all, or in proportion to the threads that first computed on
+//! each ([`Homes`]). The latency grows linearly with the distance table, from the local one at 10 to the remote one at the table's
+//! largest entry. Traffic loads the memory of the node that it goes to, wherever the core is ([`super::membw`]).
 //!
 //! Source: ATC'16 §2 (local against remote access as a cost of its own); Linux' default memory policy.
-//! Limits: one home per task (no interleaving, no page migration, no memory that a program's threads share on
-//! several nodes), links between sockets have no bandwidth limit.
+//! Limits: no page migration; what is spread is spread evenly over pages that are used evenly.
 
 use crate::machine_file::MachineModel;
 
@@ -44,6 +45,34 @@ impl Numa {
     }
 }
 
+/// Where the data of a program lives.
+#[derive(Clone, Debug, Default)]
+pub struct Homes {
+    /// The node where its first thread first computed.
+    pub main: Option<u32>,
+    /// Threads that first computed on each node.
+    by_node: Vec<u32>,
+    threads: u32,
+}
+
+impl Homes {
+    /// A thread computes for the first time.
+    pub fn begin(&mut self, node: u32) {
+        self.main.get_or_insert(node);
+        if self.by_node.len() <= node as usize {
+            self.by_node.resize(node as usize + 1, 0);
+        }
+        self.by_node[node as usize] += 1;
+        self.threads += 1;
+    }
+
+    /// The part of what its threads have written together that lives on a node.
+    pub fn part(&self, node: usize) -> f64 {
+        let here = self.by_node.get(node).copied().unwrap_or(0);
+        f64::from(here) / f64::from(self.threads.max(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +85,14 @@ mod tests {
         assert!((numa.cycles(0, 0) - 80.0 * 2.1).abs() < 1e-9);
         assert!((numa.cycles(0, 1) - 115.0 * 2.1).abs() < 1e-9);
         assert!((numa.cycles(0, 7) - 150.0 * 2.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_threads_write_together_lives_where_they_begin() {
+        let mut homes = Homes::default();
+        [3, 0, 3, 3].into_iter().for_each(|node| homes.begin(node));
+        assert_eq!(homes.main, Some(3));
+        assert_eq!([0, 1, 2, 3, 4].map(|n| homes.part(n)), [0.25, 0.0, 0.0, 0.75, 0.0]);
     }
 
     #[test]

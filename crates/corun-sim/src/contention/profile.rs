@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! cpi = computation × stretch                                   smt
-//!     + references × (1 - miss share) × exposed(LLC)            llc, tolerance
-//!     + references × miss share × exposed(DRAM + wait)          numa, membw, tolerance
-//!     + transfers × exposed(transfer)                           coherence, tolerance
+//!     + references × (1 - miss share) × exposed(LLC)            llc, regions, tolerance
+//!     + references × miss share × exposed(DRAM + wait)          numa, membw, links, tolerance
+//!     + transfers × exposed(transfer + wait)                    coherence, hot_lines, tolerance
 //! progress = cpi alone / cpi
 //! ```
 //!
@@ -15,10 +15,10 @@
 //! Source: the classic additive stall model; PACT'16 §4 takes memory time apart in the same way.
 //! Limits: stalls of different kinds do not overlap each other; branch misses are part of `ipc`.
 
-use corun_model::workload::Character;
+use corun_model::workload::{Character, MemoryUse, Placed};
 
 use super::coherence::TransferCycles;
-use super::llc::{miss_share, share_alone};
+use super::llc::{miss_share, missing_alone, share_alone};
 use super::membw::{Demand, Memory, LINE};
 use super::numa::Numa;
 use super::smt;
@@ -34,8 +34,14 @@ pub struct Profile {
     pub references: f64,
     /// Share of references that miss however large the cache.
     pub compulsory: f64,
-    /// Bytes that want to stay in the LLC.
+    /// Bytes of its own that want to stay in the LLC.
     pub working_set: f64,
+    /// What of them is used most, and what it shares; `None`: nothing, so all references but streams go to `working_set`.
+    pub parts: Option<Parts>,
+    /// Which node's memory holds its data.
+    pub placed: Placed,
+    /// Share of its accesses to DRAM that follow the one before in a row.
+    pub rows: f64,
     /// Exposed cycles of a hit in the LLC.
     pub llc_stall: f64,
     /// Share of a latency that is hidden.
@@ -44,6 +50,10 @@ pub struct Profile {
     pub transfers: f64,
     /// Exposed cycles of a transfer, by distance.
     pub transfer_stall: TransferCycles,
+    /// Lines that transfers go to; 0: nobody waits for one.
+    pub hot_lines: f64,
+    /// Cycles for which a transfer keeps a line, by distance.
+    pub transfer_busy: TransferCycles,
     /// Branches.
     pub branches: f64,
     /// Mispredicted branches.
@@ -59,6 +69,38 @@ pub struct Profile {
     pub reach_ns: u64,
     /// Of one that takes part in neither: what it suffers by itself, by node of the core and home, once and for all.
     pub steady: Vec<Own>,
+}
+
+/// Data that is used differently: bytes, and share of all references.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parts {
+    /// References to the thread's own data but for what is hot.
+    pub own_refs: f64,
+    /// Bytes of it that are used most.
+    pub hot: f64,
+    /// References to these.
+    pub hot_refs: f64,
+    /// Bytes that threads share.
+    pub shared: f64,
+    /// References to these.
+    pub shared_refs: f64,
+}
+
+impl Parts {
+    fn new(memory: &MemoryUse, compulsory: f64) -> Option<Parts> {
+        if memory.shared == 0 && memory.hot == 0 {
+            return None;
+        }
+        let reuse = 1.0 - compulsory;
+        let own = reuse * (1.0 - memory.shared_refs);
+        Some(Parts {
+            own_refs: own * (1.0 - memory.hot_refs),
+            hot: memory.hot as f64,
+            hot_refs: own * memory.hot_refs,
+            shared: memory.shared as f64,
+            shared_refs: reuse * memory.shared_refs,
+        })
+    }
 }
 
 /// What a task suffers by itself, whatever its hyperthreads and its memory's queue do.
@@ -77,12 +119,17 @@ impl Profile {
         let l = &model.latency;
         let hidden = c.hidden.clamp(0.0, 1.0);
         let transfer = |ns: u64| exposed_transfer(cycles(l.transfer_fixed_ns), cycles(ns), hidden);
+        let busy = |ns: u64| cycles(l.transfer_fixed_ns) + cycles(ns);
         let references = c.llc_refs_pki / 1e3;
+        let parts = Parts::new(&c.memory, c.compulsory.clamp(0.0, 1.0));
         let mut p = Profile {
             compute: 1.0 / c.ipc.max(0.01),
             references,
             compulsory: c.compulsory.clamp(0.0, 1.0),
-            working_set: c.working_set as f64,
+            working_set: c.working_set.saturating_sub(c.memory.hot) as f64,
+            parts,
+            placed: c.memory.placed,
+            rows: c.memory.rows,
             llc_stall: exposed(cycles(l.llc_ns), hidden),
             hidden,
             transfers: c.coherence_pki / 1e3,
@@ -91,6 +138,14 @@ impl Profile {
                 llc: transfer(l.transfer_llc_ns),
                 socket: transfer(l.transfer_socket_ns),
                 remote: transfer(l.transfer_remote_ns),
+            },
+            hot_lines: f64::from(c.hot_lines),
+            // Hyperthreads of one core have the line already.
+            transfer_busy: TransferCycles {
+                core: 0.0,
+                llc: busy(l.transfer_llc_ns),
+                socket: busy(l.transfer_socket_ns),
+                remote: busy(l.transfer_remote_ns),
             },
             branches: c.branches_pki / 1e3,
             mispredicts: c.branches_pki / 1e3 * c.mispredicts,
@@ -101,14 +156,26 @@ impl Profile {
             steady: Vec::new(),
         };
         let resident = share_alone(p.compulsory, p.working_set / model.llc_bytes as f64);
-        let missing = if p.working_set > 0.0 { miss_share(p.compulsory, resident) } else { p.compulsory };
+        let missing = match &p.parts {
+            Some(parts) => {
+                let by = |refs, bytes: f64| (refs, bytes / model.llc_bytes as f64);
+                let own = by(parts.own_refs, p.working_set);
+                missing_alone(
+                    p.compulsory,
+                    &[own, by(parts.hot_refs, parts.hot), by(parts.shared_refs, parts.shared)],
+                )
+            }
+            None if p.working_set > 0.0 => miss_share(p.compulsory, resident),
+            None => p.compulsory,
+        };
         let alone = p.demand(p.compute + p.memory_stall(missing, numa.cycles(0, 0)), missing);
-        p.alone_cpi = alone.cpi(memory.wait(&[alone]));
+        p.alone_cpi = alone.cpi(memory.for_users(&[alone]).wait(&[alone]));
         // A program that refers to nothing beyond its caches keeps its lines: infinity becomes the largest integer.
         let lines = model.l2_bytes as f64 / LINE;
         p.reach_ns = (lines / references * p.alone_cpi / model.ghz) as u64;
         let traffic = alone.bytes_per_cycle(0.0);
-        p.memory = references > 0.0 && (p.working_set > 0.0 || traffic * 256.0 > memory.capacity);
+        let placed = p.parts.is_some() || p.placed == Placed::Interleaved;
+        p.memory = references > 0.0 && (p.working_set > 0.0 || placed || traffic * 256.0 > memory.capacity);
         if !p.memory && !p.coherent {
             let nodes = 0..numa.nodes() as u32;
             let pairs = nodes.clone().flat_map(|node| nodes.clone().map(move |home| (node, home)));
@@ -131,7 +198,7 @@ impl Profile {
 
     /// Its use of a node's memory.
     pub fn demand(&self, base_cpi: f64, missing: f64) -> Demand {
-        Demand::new(base_cpi, self.references * missing, self.hidden)
+        Demand { rows: self.rows, ..Demand::new(base_cpi, self.references * missing, self.hidden) }
     }
 }
 
@@ -146,6 +213,8 @@ pub fn spinning(model: &MachineModel, numa: &Numa, memory: &Memory) -> Profile {
         compulsory: 0.0,
         coherence_pki: 0.0,
         hidden: 0.0,
+        hot_lines: 0,
+        memory: MemoryUse::default(),
     };
     Profile::new(&character, model, numa, memory)
 }

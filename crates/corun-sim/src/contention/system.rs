@@ -6,28 +6,32 @@
 //! instruction by a longer or shorter queue for memory; a 64th of a group). A task that uses none of them costs a constant.
 
 use corun_model::machine::Cpu;
-use corun_model::workload::Character;
+use corun_model::workload::{Character, Placed};
 use corun_model::Counters;
 
-use super::coherence::{sharing, Group, Place, Sharing};
+use super::coherence::{Group, Place, Sharing};
 use super::energy::{Energy, Meter};
-use super::llc::{miss_share, Domain, Left};
+use super::links::Links;
+use super::llc::{Domain, Left, Part};
 use super::membw::{Demand, Memory, LINE};
-use super::numa::Numa;
-use super::profile::{spinning, Own, Profile};
+use super::numa::{Homes, Numa};
+use super::profile::{spinning, Profile};
+use super::regions::{Regions, NOWHERE};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
 
+mod evaluate;
 mod in_step;
+mod lines;
+#[cfg(test)]
+mod placed;
+mod queues;
 
 /// Rates that move by less than this are left alone: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
 /// The queue for a node makes a task's rate worked out again when it changes that by this much.
 const QUEUE_NOTICEABLE: f64 = 1.0 / 64.0;
-/// "Not a member".
-const NOWHERE: u32 = u32::MAX;
-
 /// All contention models together.
 #[derive(Debug)]
 pub struct System {
@@ -47,6 +51,15 @@ pub struct System {
     /// When a cohort will have caught up with another; `u64::MAX`: never.
     catch_up_ns: u64,
     nodes: Vec<Node>,
+    links: Links,
+    /// CPUs whose tasks have data on several nodes.
+    spread: Vec<u32>,
+    /// Millionths of a node's capacity that they would move of each without waiting: now, and when the queues were worked out.
+    spread_wanted: u64,
+    spread_solved: u64,
+    regions: Regions,
+    /// By program: where its data lives.
+    homes: Vec<Homes>,
     /// By program.
     groups: Vec<Group>,
     /// By task.
@@ -60,7 +73,9 @@ pub struct System {
     unplanned: Vec<u32>,
     /// A node was touched since its queue was worked out.
     nodes_touched: bool,
-    /// Used by [`Self::solve_nodes`] only; kept for its memory.
+    /// Programs of evaluated CPUs whose transfers may wait for lines.
+    contending: Vec<u32>,
+    /// Used where queues are solved only; kept for its memory.
     demands: Vec<Demand>,
     /// The same for cohorts in the order of their places.
     abreast: Vec<(u64, u32)>,
@@ -85,16 +100,32 @@ struct Slot {
     demand: f64,
     /// Node of its task's memory.
     home: u32,
+    /// Misses per instruction that go to data which is spread over nodes, and whether over all of them alike.
+    far: f64,
+    interleaved: bool,
+    /// Misses per instruction by what they go to, where its task's data has parts.
+    missed: lines::Missed,
     sharing: Sharing,
+    /// Cycles per instruction for which its transfers keep lines, and that each waits as its rates have it and as `memory` has it.
+    line_busy: f64,
+    line_exposed: f64,
+    line_wait: f64,
     /// Cycles of computation per instruction, stretched by hyperthreads.
     computing: f64,
     memory: Demand,
     /// Cycles that a request waits for its node, as its rates have it.
     wait: f64,
-    /// What it adds to its node's `wanted`.
+    /// What it adds to its node's `wanted`, and to `spread_wanted`.
     wanted: u64,
-    /// Places in its LLC domain, its home node and its cohort.
+    spread_wanted: u64,
+    /// Bytes per nanosecond that it adds to what its region inserts.
+    into_region: f64,
+    /// Places in its LLC domain, of the hot part of its data there, its region, its place among `spread`, in its home node and its
+    /// cohort.
     in_domain: u32,
+    in_hot: u32,
+    region: u32,
+    in_spread: u32,
     in_node: u32,
     in_group: u32,
     /// Its cohort in its group, and the place in the program from which its own is counted on.
@@ -126,6 +157,7 @@ struct Task {
     /// Node of its memory, once it has computed.
     home: Option<u32>,
     left: Left,
+    left_hot: Left,
     counted: bool,
 }
 
@@ -136,6 +168,7 @@ impl System {
         let memory = Memory {
             capacity: model.node_bandwidth as f64 / 1e9 / model.ghz,
             busy: model.latency.dram_busy_ns as f64 * model.ghz,
+            rows: model.rows,
         };
         let cpus = model.machine.cpus();
         let last = |f: fn(&Cpu) -> u32| cpus.iter().map(f).max().map_or(0, |n| n as usize + 1);
@@ -158,6 +191,12 @@ impl System {
             next_ns: u64::MAX,
             catch_up_ns: u64::MAX,
             nodes: (0..numa.nodes()).map(node).collect(),
+            links: Links::new(numa.nodes(), model.link_bandwidth.map(|b| b as f64 / 1e9 / model.ghz)),
+            spread: Vec::new(),
+            spread_wanted: 0,
+            spread_solved: 0,
+            regions: Regions::default(),
+            homes: Vec::new(),
             groups: Vec::new(),
             tasks: Vec::new(),
             meter: Meter::new(model),
@@ -165,6 +204,7 @@ impl System {
             regrouped: Vec::new(),
             unplanned: Vec::new(),
             nodes_touched: false,
+            contending: Vec::new(),
             demands: Vec::new(),
             abreast: Vec::new(),
             evaluations: 0,
@@ -216,7 +256,7 @@ impl System {
             task.on = task.on.filter(|on| *on != cpu);
         }
         let slot = &mut self.slots[cpu as usize];
-        (slot.running, slot.progress, slot.sharing) = (running, ONE, Sharing::default());
+        (slot.running, slot.progress, slot.sharing, slot.line_busy) = (running, ONE, Sharing::default(), 0.0);
         if let Some(r) = running {
             self.task(r.task).on = Some(cpu);
             self.join(now_ns, cpu, r, place);
@@ -241,7 +281,7 @@ impl System {
             }
         }
         if !self.dirty.is_empty() {
-            // Marks may be added in each of the first three steps, and only by the one before the last two.
+            // Marks may be added in each of the first four steps, and only by the one before the last three.
             let mut i = 0;
             while i < self.dirty.len() {
                 self.evaluate(now_ns, self.dirty[i]);
@@ -251,6 +291,7 @@ impl System {
                 self.stretch(self.dirty[i]);
             }
             self.solve_nodes();
+            self.solve_lines();
             for i in 0..self.dirty.len() {
                 if let Some(rate) = self.finish(now_ns, self.dirty[i]) {
                     changed.push(rate);
@@ -314,13 +355,9 @@ impl System {
         (slot.in_domain, slot.in_node) = (NOWHERE, NOWHERE);
         let wanted = std::mem::take(&mut slot.wanted);
         if in_domain != NOWHERE {
-            let domain = &mut self.domains[at.llc as usize];
-            domain.advance(now_ns);
-            let (left, moved) = domain.leave(at.llc, in_domain as usize);
-            self.tasks[was.task as usize].left = left;
-            if let Some(cpu) = moved {
-                self.slots[cpu as usize].in_domain = in_domain;
-            }
+            self.domains[at.llc as usize].advance(now_ns);
+            self.tasks[was.task as usize].left = self.leave_domain(at.llc, in_domain);
+            self.leave_parts(cpu, was);
             self.unplan(at.llc);
             let node = &mut self.nodes[home];
             (node.wanted, node.touched) = (node.wanted - wanted, true);
@@ -340,22 +377,33 @@ impl System {
             self.slots[cpu as usize].home = task.home.unwrap_or(at.node);
             return;
         }
-        let home = *task.home.get_or_insert(at.node);
-        let (left, new) = (task.left, !std::mem::replace(&mut task.counted, true));
+        let (first, left) = (task.home.is_none(), task.left);
+        let mut home = *task.home.get_or_insert(at.node);
+        let new = !std::mem::replace(&mut task.counted, true);
+        if first {
+            self.begin(now.program, home);
+        }
         let profile = &self.profiles[now.character.0 as usize];
+        if profile.placed == Placed::Main {
+            home = self.homes[now.program as usize].main.unwrap_or(home);
+        }
         let slot = &mut self.slots[cpu as usize];
         slot.home = home;
         if profile.memory {
             let domain = &mut self.domains[at.llc as usize];
             domain.advance(now_ns);
             // A pure stream has no working set: one byte of it keeps the arithmetic whole.
-            let place = domain.join(at.llc, cpu, profile.working_set.max(1.0), &left);
+            let place = domain.join(at.llc, Part::Own(cpu), profile.working_set.max(1.0), &left);
             let node = &mut self.nodes[home as usize];
             (slot.in_domain, slot.in_node) = (place as u32, node.users.len() as u32);
             node.users.push(cpu);
             node.touched = true;
             self.nodes_touched = true;
+            if profile.parts.is_some() || profile.placed == Placed::Interleaved {
+                self.join_parts(cpu, now);
+            }
         }
+        let profile = &self.profiles[now.character.0 as usize];
         if profile.coherent {
             if self.groups.len() <= now.program as usize {
                 self.groups.resize(now.program as usize + 1, Group::default());
@@ -387,65 +435,14 @@ impl System {
             let step = self.domains[llc].look();
             for place in 0..self.domains[llc].members() {
                 if self.domains[llc].has_moved(place, step) {
-                    self.mark(self.domains[llc].cpu(place));
+                    match self.domains[llc].part(place) {
+                        Part::Own(cpu) | Part::Hot(cpu) => self.mark(cpu),
+                        Part::Region(region) => self.mark_users(region),
+                    }
                 }
             }
             self.unplan(llc as u32);
         }
-    }
-
-    /// What a CPU's task suffers by itself, without hyperthreads and queues.
-    fn evaluate(&mut self, now_ns: u64, cpu: u32) {
-        let slot = &mut self.slots[cpu as usize];
-        let demand = match slot.running {
-            None => 0.0,
-            Some(r) => {
-                let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
-                let own = match p.steady.get(slot.at.node as usize * self.numa.nodes() + slot.home as usize) {
-                    Some(own) => *own,
-                    None => self.evaluate_shared(now_ns, cpu, r),
-                };
-                self.slots[cpu as usize].memory = own.memory;
-                own.slots
-            }
-        };
-        let slot = &mut self.slots[cpu as usize];
-        if !slot.siblings.is_empty() && (demand - slot.demand).abs() > 1.0 / 64.0 {
-            slot.demand = demand;
-            for i in 0..slot.siblings.len() {
-                let sibling = self.slots[cpu as usize].siblings[i];
-                if self.slots[sibling as usize].running.is_some() {
-                    self.mark(sibling);
-                }
-            }
-        }
-    }
-
-    /// The same for a task that shares a cache or lines with others.
-    fn evaluate_shared(&mut self, now_ns: u64, cpu: u32, r: Running) -> Own {
-        let Slot { at, in_domain, in_group, cohort, home, ref siblings, .. } = self.slots[cpu as usize];
-        let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
-        let mut missing = p.compulsory;
-        if in_domain != NOWHERE && p.working_set > 0.0 {
-            let domain = &mut self.domains[at.llc as usize];
-            domain.advance(now_ns);
-            missing = miss_share(p.compulsory, domain.evaluate(in_domain as usize));
-        }
-        let mut shared = Sharing::default();
-        if in_group != NOWHERE {
-            let partner = |c: &&u32| {
-                let s = &self.slots[**c as usize];
-                let same = s.in_group != NOWHERE && s.cohort == cohort;
-                same && s.running.is_some_and(|o| o.program == r.program)
-            };
-            let partners = siblings.iter().filter(partner).count() as u32;
-            let group = &self.groups[r.program as usize];
-            let siblings = group.siblings(cohort, partners, at.llc, at.socket);
-            shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
-        }
-        self.slots[cpu as usize].sharing = shared;
-        let stalls = p.memory_stall(missing, self.numa.cycles(at.node, home)) + shared.stall;
-        p.own(missing, stalls, &self.model.smt)
     }
 
     /// Adds the hyperthreads' part, and tells the node what the task wants of it.
@@ -458,52 +455,44 @@ impl System {
         slot.computing = p.compute * smt::stretch(self.slope, others);
         // `evaluate` left the unstretched sum in `base_cpi`; a CPU is stretched once per refresh.
         slot.memory.base_cpi += slot.computing - p.compute;
+        if slot.line_busy > 0.0 {
+            self.contend(cpu, r.program);
+        }
+        let slot = &mut self.slots[cpu as usize];
         if slot.in_node != NOWHERE {
             let node = &mut self.nodes[slot.home as usize];
-            let wanted = (slot.memory.bytes_per_cycle(0.0) / node.memory.capacity * 1e6) as u64;
+            let mut wanted = (slot.memory.bytes_per_cycle(0.0) / node.memory.capacity * 1e6) as u64;
+            if slot.in_spread != NOWHERE {
+                let spread = (wanted as f64 * (slot.far / slot.memory.misses.max(1e-12)).min(1.0)) as u64;
+                wanted -= spread;
+                self.spread_wanted = self.spread_wanted - slot.spread_wanted + spread;
+                slot.spread_wanted = spread;
+            }
             node.wanted = node.wanted - slot.wanted + wanted;
             (slot.wanted, node.touched) = (wanted, true);
             self.nodes_touched = true;
         }
     }
 
-    /// Works out the queues of the nodes whose load has moved, and marks their users where it matters.
-    fn solve_nodes(&mut self) {
-        if !std::mem::take(&mut self.nodes_touched) {
-            return;
-        }
-        for n in 0..self.nodes.len() {
-            let node = &mut self.nodes[n];
-            if !std::mem::replace(&mut node.touched, false)
-                || node.wanted.abs_diff(node.solved) * 64 < 1_000_000
-            {
-                continue;
-            }
-            self.demands.clear();
-            self.demands.extend(node.users.iter().map(|c| self.slots[*c as usize].memory));
-            (node.wait, node.solved) = (node.memory.wait(&self.demands), node.wanted);
-            for i in 0..self.nodes[n].users.len() {
-                let cpu = self.nodes[n].users[i];
-                let Slot { memory, wait, .. } = &self.slots[cpu as usize];
-                let (then, now) = (memory.cpi(*wait), memory.cpi(self.nodes[n].wait));
-                if (now - then).abs() > then * QUEUE_NOTICEABLE {
-                    self.mark(cpu);
-                }
-            }
-        }
-    }
-
     /// Puts the parts together: the rate, the counters' rates and the insertions into the cache.
     fn finish(&mut self, now_ns: u64, cpu: u32) -> Option<CpuRate> {
         self.evaluations += 1;
+        let wait = self.waits(&self.slots[cpu as usize]);
+        let remote = self.remote_part(&self.slots[cpu as usize]);
         let slot = &mut self.slots[cpu as usize];
         slot.dirty = false;
         let r = slot.running?;
         slot.settle(now_ns, &mut self.tasks);
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
-        let queued = slot.in_node != NOWHERE;
-        slot.wait = if queued { self.nodes[slot.home as usize].wait } else { 0.0 };
-        let cpi = slot.memory.cpi(slot.wait);
+        slot.wait = wait;
+        let mut cpi = slot.memory.cpi(slot.wait);
+        if slot.line_busy > 0.0 {
+            let wait = self.groups[r.program as usize].queue(slot.cohort).wait;
+            // `memory` has the wait as it was before.
+            cpi += slot.line_stall(wait - slot.line_wait);
+            slot.memory.base_cpi += slot.line_stall(wait - slot.line_wait);
+            slot.line_wait = wait;
+        }
         let instructions = self.model.ghz / cpi;
         let dram = instructions * slot.memory.misses;
         slot.rates = Rates {
@@ -516,17 +505,22 @@ impl System {
             intra: instructions * slot.sharing.intra,
             inter: instructions * slot.sharing.inter,
             dram,
-            remote: if slot.home == slot.at.node { 0.0 } else { dram },
+            remote: dram * remote,
         };
         if slot.in_domain != NOWHERE {
             let domain = &mut self.domains[slot.at.llc as usize];
             domain.advance(now_ns);
             let stream = instructions * p.references * p.compulsory * LINE;
-            domain.set_rates(slot.in_domain as usize, dram * LINE - stream, stream);
-            if self.unplanned.last() != Some(&slot.at.llc) {
-                self.unplanned.push(slot.at.llc);
+            if p.parts.is_some() {
+                self.set_parts(cpu, instructions, stream);
+            } else {
+                domain.set_rates(slot.in_domain as usize, dram * LINE - stream, stream);
             }
+            let llc = self.slots[cpu as usize].at.llc;
+            self.unplan(llc);
         }
+        let slot = &mut self.slots[cpu as usize];
+        let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let progress = ((p.alone_cpi / cpi * f64::from(ONE) + 0.5) as u32).clamp(1, ONE);
         if progress.abs_diff(slot.progress) < NOTICEABLE {
             return None;
@@ -572,12 +566,23 @@ impl Slot {
             dirty: false,
             demand: 0.0,
             home: at.node,
+            far: 0.0,
+            interleaved: false,
+            missed: lines::Missed::default(),
             sharing: Sharing::default(),
+            line_busy: 0.0,
+            line_exposed: 0.0,
+            line_wait: 0.0,
             computing: 1.0,
-            memory: Demand { base_cpi: 1.0, misses: 0.0, exposed: 1.0 },
+            memory: Demand { base_cpi: 1.0, misses: 0.0, exposed: 1.0, rows: 1.0 },
             wait: 0.0,
             wanted: 0,
+            spread_wanted: 0,
+            into_region: 0.0,
             in_domain: NOWHERE,
+            in_hot: NOWHERE,
+            region: NOWHERE,
+            in_spread: NOWHERE,
             in_node: NOWHERE,
             in_group: NOWHERE,
             cohort: 0,

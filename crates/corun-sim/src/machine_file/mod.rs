@@ -31,6 +31,10 @@ pub struct MachineModel {
     pub latency: Latency,
     /// DRAM bandwidth of a node that programs can reach, in bytes per second (20 GB/s).
     pub node_bandwidth: u64,
+    /// What a link between two nodes moves in one direction, in bytes per second; `None`: nobody waits for one.
+    pub link_bandwidth: Option<u64>,
+    /// Rows of DRAM; `None`: every line takes alike.
+    pub rows: Option<Rows>,
     /// Hyperthreads.
     pub smt: Smt,
     /// What the kernel's own work costs.
@@ -79,6 +83,15 @@ impl Default for Latency {
             dram_busy_ns: 20,
         }
     }
+}
+
+/// Rows of DRAM: [`membw`](crate::contention::membw).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rows {
+    /// Banks of a node, of which each has a row open.
+    pub banks: f64,
+    /// The part of a node's bandwidth that is left when no access finds its row open, above 0 and at most 1.
+    pub closed: f64,
 }
 
 /// How hyperthreads share a core.
@@ -240,6 +253,8 @@ impl MachineModel {
             l2_bytes: take("cache.l2", measured.l2_bytes, 1 << 20),
             llc_bytes: take("cache.llc", measured.llc_bytes, 32 << 20),
             node_bandwidth: take("memory.node-bandwidth", measured.node_bandwidth, 20_000_000_000),
+            link_bandwidth: None,
+            rows: None,
             latency: Latency {
                 llc_ns: take("latency.llc", measured.llc_ns, latency.llc_ns),
                 transfer_llc_ns: take(

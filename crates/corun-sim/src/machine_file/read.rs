@@ -1,7 +1,7 @@
 //! Reading a machine file's text: what it says, and defaults with their names for what it leaves out. Bad input is one
 //! sentence that names file, line and remedy.
 
-use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Smt, MAX_CPUS};
+use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Rows, Smt, MAX_CPUS};
 use corun_model::duration::{human_ns, parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
 use corun_model::workload::{read_file, BadKey};
@@ -108,6 +108,34 @@ struct LatencyFile {
 struct Memory {
     /// Bytes per second, written as `20GB/s`.
     node_bandwidth: Option<String>,
+    /// The same, for what a link between nodes moves in one direction.
+    link_bandwidth: Option<String>,
+    /// Banks of a node, and what is left of its bandwidth when no access finds its row open.
+    banks: Option<u32>,
+    closed_rows: Option<f64>,
+}
+
+/// More banks than any node has.
+const MOST_BANKS: u32 = 4_096;
+
+impl Memory {
+    fn rows(&self) -> Result<Option<Rows>, Bad> {
+        let (banks, closed) = match (self.banks, self.closed_rows) {
+            (None, None) => return Ok(None),
+            (Some(banks), Some(closed)) => (banks, closed),
+            (banks, _) => {
+                let key = if banks.is_some() { "banks" } else { "closed-rows" };
+                return Err(BadKey::new(key, "banks and closed-rows go together; say both or neither"));
+            }
+        };
+        if !(1..=MOST_BANKS).contains(&banks) {
+            return Err(BadKey::is("banks", banks, format!("; give a number from 1 to {MOST_BANKS}")));
+        }
+        if !(0.01..=1.0).contains(&closed) {
+            return Err(BadKey::is("closed-rows", format!("{closed:?}"), "; give a share from 0.01 to 1"));
+        }
+        Ok(Some(Rows { banks: f64::from(banks), closed }))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -200,7 +228,15 @@ impl File {
             throughput: read.number("smt.throughput", self.smt.throughput, 1.15, 1.0, 2.0)?,
             peak_ipc: read.number("smt.peak-ipc", self.smt.peak_ipc, 3.0, 0.1, 16.0)?,
         };
-        let bandwidth = self.memory.node_bandwidth.map(|t| t.trim_end_matches("/s").to_string());
+        let rows = self.memory.rows()?;
+        let per_second = |t: String| t.trim_end_matches("/s").to_string();
+        let bandwidth = self.memory.node_bandwidth.map(per_second);
+        // Who says nothing of links has none that anybody waits for; nothing is assumed.
+        let link = self.memory.link_bandwidth.map(per_second);
+        let link_bandwidth = match &link {
+            Some(_) => Some(none.bytes("memory.link-bandwidth", &link, 0)?),
+            None => None,
+        };
         let model = MachineModel {
             machine,
             about: self.about,
@@ -210,6 +246,8 @@ impl File {
             l2_bytes: read.bytes("cache.l2", &self.cache.l2, 1 << 20)?,
             llc_bytes: read.bytes("cache.llc", &self.cache.llc, 32 << 20)?,
             node_bandwidth: read.bytes("memory.node-bandwidth", &bandwidth, 20_000_000_000)?,
+            link_bandwidth,
+            rows,
             latency,
             smt,
             costs,
@@ -231,6 +269,11 @@ impl File {
         if model.node_bandwidth < LEAST_BANDWIDTH {
             let what = "a node-bandwidth below 1MB/s makes no sense; give more, such as 20GB/s";
             return Err(BadKey::new("node-bandwidth", what));
+        }
+        if model.link_bandwidth.is_some_and(|b| b < LEAST_BANDWIDTH) {
+            let what =
+                "a link-bandwidth below 1MB/s makes no sense; give more, such as 5GB/s, or leave it out";
+            return Err(BadKey::new("link-bandwidth", what));
         }
         Ok(model)
     }
@@ -488,5 +531,18 @@ dram-local = "70ns"
         assert_eq!(said, "m.toml:12: `1h` is longer than 1.00 s, which tick never is; give less");
         let said = refusal("[latency]", "[memory]\nnode-bandwidth = \"1B/s\"\n\n[latency]");
         assert!(said.starts_with("m.toml:15: a node-bandwidth below 1MB/s makes no sense"), "{said}");
+        let said = refusal("[latency]", "[memory]\nlink-bandwidth = \"1B/s\"\n\n[latency]");
+        assert!(said.starts_with("m.toml:15: a link-bandwidth below 1MB/s makes no sense"), "{said}");
+        let memory = |keys: &str| refusal("[latency]", &format!("[memory]\n{keys}\n\n[latency]"));
+        let together = "m.toml:15: banks and closed-rows go together; say both or neither";
+        assert_eq!([memory("banks = 32"), memory("closed-rows = 0.5")], [together; 2]);
+        assert_eq!(
+            memory("banks = 0\nclosed-rows = 0.5"),
+            "m.toml:15: banks is 0; give a number from 1 to 4096"
+        );
+        assert_eq!(
+            memory("banks = 8\nclosed-rows = 1.5"),
+            "m.toml:16: closed-rows is 1.5; give a share from 0.01 to 1"
+        );
     }
 }

@@ -1,0 +1,38 @@
+//! Links between nodes: a request for DRAM of another node waits for its turn on the way there, too.
+//!
+//! Method: between each two nodes there is a link in either direction that moves `link-bandwidth`. A request queues for it as for a
+//! node's memory ([`super::membw`], M/D/1 with the time that one line takes) and then for the memory itself; the two queues
+//! are solved in turn, since each throttles what the other gets.
+//!
+//! Source: data sheets of HyperTransport and QPI; remote STREAM figures.
+//! Limits: a way over two links counts as one link of its own, so that ways do not share links; coherence transfers do not
+//! load them.
+
+use super::membw::{Memory, LINE};
+
+/// All links of a machine, by the node that asks and the one that is asked.
+#[derive(Clone, Debug)]
+pub struct Links {
+    nodes: usize,
+    /// One of them; `None`: they are as wide as one likes.
+    pub link: Option<Memory>,
+    waits: Vec<f64>,
+}
+
+impl Links {
+    /// Links that move so many bytes per cycle.
+    pub fn new(nodes: usize, capacity: Option<f64>) -> Links {
+        let link = capacity.map(|capacity| Memory { capacity, busy: LINE / capacity, rows: None });
+        Links { nodes, link, waits: vec![0.0; nodes * nodes] }
+    }
+
+    /// Cycles that a request from one node to another waits.
+    pub fn wait(&self, from: u32, to: usize) -> f64 {
+        self.waits[from as usize * self.nodes + to]
+    }
+
+    /// From now on it waits so long.
+    pub fn set(&mut self, from: usize, to: usize, wait: f64) {
+        self.waits[from * self.nodes + to] = wait;
+    }
+}

@@ -1,0 +1,68 @@
+//! Data that the threads of a program share: in each cache once, however many of them use it there.
+//!
+//! Method: the threads of one program that run below one last-level cache refer to one set of lines, the *region*. It is a
+//! member of the cache's [`super::llc::Domain`] like the data of a task: what its users miss, they insert together, and each of
+//! them hits whatever any of them has brought in.
+//!
+//! Source: PARSEC's own characterisation, which tells shared from private data.
+//! Limits: every thread refers to all of it alike, and lines that are in two caches are only read (what is written between
+//! them is `coherence-pki`).
+
+use super::llc::Left;
+
+/// "In no domain".
+pub const NOWHERE: u32 = u32::MAX;
+
+/// A program's shared data below one cache.
+#[derive(Clone, Debug)]
+pub struct Region {
+    program: u32,
+    /// The cache.
+    pub llc: u32,
+    /// Its place in the domain, while it has users.
+    pub place: u32,
+    /// CPUs whose threads use it.
+    pub users: Vec<u32>,
+    /// What is left of it when nobody uses it.
+    pub left: Left,
+    /// Bytes per nanosecond that its users insert.
+    pub inserted: f64,
+    /// Its share has moved since its users' rates were evaluated.
+    pub stale: bool,
+}
+
+/// All regions.
+#[derive(Clone, Debug, Default)]
+pub struct Regions {
+    all: Vec<Region>,
+    /// By LLC: its regions.
+    by_llc: Vec<Vec<u32>>,
+}
+
+impl Regions {
+    /// The region of a program below a cache.
+    pub fn of(&mut self, program: u32, llc: u32) -> u32 {
+        if self.by_llc.len() <= llc as usize {
+            self.by_llc.resize(llc as usize + 1, Vec::new());
+        }
+        let here = &mut self.by_llc[llc as usize];
+        if let Some(known) = here.iter().find(|r| self.all[**r as usize].program == program) {
+            return *known;
+        }
+        let new = self.all.len() as u32;
+        here.push(new);
+        let (users, left) = (Vec::new(), Left::default());
+        self.all.push(Region { program, llc, place: NOWHERE, users, left, inserted: 0.0, stale: false });
+        new
+    }
+
+    /// One of them.
+    pub fn get(&self, region: u32) -> &Region {
+        &self.all[region as usize]
+    }
+
+    /// The same, to be changed.
+    pub fn at(&mut self, region: u32) -> &mut Region {
+        &mut self.all[region as usize]
+    }
+}
