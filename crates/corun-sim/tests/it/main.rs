@@ -11,12 +11,14 @@
 //! | `checkers` | schedulers that break the rules are found |
 //! | `host` | the suite that every host passes |
 //! | `policies`, `sam` | policies at work |
+//! | `best_threads` | how many threads are best for the papers' programs alone |
 //! | `papers`, `pact16` | the papers' calibration points, and what emerges from them |
 //! | `properties` | random scenarios on random machines |
 //! | `replay` | same seed, same bytes |
 //! | `replayed`, `replayed_model` | runs made again from the log of another, and on the modelled machine held against solo runs |
 
 mod bad_scenarios;
+mod best_threads;
 mod bursts;
 mod cfs;
 mod checkers;

@@ -204,7 +204,9 @@ mod tests {
                 "cc-fig3-32",
                 "cc-fig4",
                 "cc-fig5-6",
-                "cc-fig7"
+                "cc-fig7",
+                "cc-fig3-48-memory",
+                "cc-fig4-memory"
             ]
         );
         let cells = |f: &Figure| f.groups.iter().map(|g| g.cells().len()).collect::<Vec<_>>();
@@ -222,7 +224,9 @@ mod tests {
                 vec![1],
                 vec![10, 10, 10, 1, 1],
                 vec![4; 4],
-                vec![2, 2, 2, 2, 1]
+                vec![2, 2, 2, 2, 1],
+                vec![1],
+                vec![10, 10, 10, 1]
             ]
         );
         for figure in &study.figures {
