@@ -31,6 +31,25 @@ pub struct Region {
     pub stale: bool,
 }
 
+/// What is missed, by what it belongs to: as a share of references, or per instruction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Missed {
+    /// Own data that is not hot.
+    pub own: f64,
+    /// Hot data.
+    pub hot: f64,
+    /// Data that threads share.
+    pub shared: f64,
+}
+
+impl Missed {
+    /// The same per instruction of a task that makes so many references in each.
+    pub fn per_instruction(self, references: f64) -> Missed {
+        let Missed { own, hot, shared } = self;
+        Missed { own: own * references, hot: hot * references, shared: shared * references }
+    }
+}
+
 /// All regions.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {

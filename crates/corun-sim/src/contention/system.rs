@@ -16,7 +16,7 @@ use super::llc::{Domain, Left, Part};
 use super::membw::{Demand, Memory, LINE};
 use super::numa::{Homes, Numa};
 use super::profile::{spinning, Profile};
-use super::regions::{Regions, NOWHERE};
+use super::regions::{Missed, Regions, NOWHERE};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
@@ -104,7 +104,7 @@ struct Slot {
     far: f64,
     interleaved: bool,
     /// Misses per instruction by what they go to, where its task's data has parts.
-    missed: lines::Missed,
+    missed: Missed,
     sharing: Sharing,
     /// Cycles per instruction for which its transfers keep lines, and that each waits as its rates have it and as `memory` has it.
     line_busy: f64,
@@ -568,7 +568,7 @@ impl Slot {
             home: at.node,
             far: 0.0,
             interleaved: false,
-            missed: lines::Missed::default(),
+            missed: Missed::default(),
             sharing: Sharing::default(),
             line_busy: 0.0,
             line_exposed: 0.0,

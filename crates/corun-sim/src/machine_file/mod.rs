@@ -85,7 +85,7 @@ impl Default for Latency {
     }
 }
 
-/// Rows of DRAM: [`membw`](crate::contention::membw).
+/// Rows of DRAM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rows {
     /// Banks of a node, of which each has a row open.

@@ -1,10 +1,10 @@
 //! What a task suffers by itself: from its caches, its memory's distance and its siblings, before hyperthreads and queues.
 
-use super::{lines, Slot, System};
+use super::{Slot, System};
 use crate::contention::coherence::{sharing, Sharing};
 use crate::contention::llc::miss_share;
 use crate::contention::profile::Own;
-use crate::contention::regions::NOWHERE;
+use crate::contention::regions::{Missed, NOWHERE};
 use crate::contention::tolerance::EXPOSED_QUEUE;
 use crate::contention::Running;
 use corun_model::workload::Placed;
@@ -40,7 +40,7 @@ impl System {
     /// The same for a task that shares a cache or lines with others.
     fn evaluate_shared(&mut self, now_ns: u64, cpu: u32, r: Running) -> Own {
         let has_parts = !r.spinning && self.profiles[r.character.0 as usize].parts.is_some();
-        let missed = if has_parts { self.missed(now_ns, cpu, r) } else { lines::Missed::default() };
+        let missed = if has_parts { self.missed(now_ns, cpu, r) } else { Missed::default() };
         let Slot { at, in_domain, in_group, cohort, home, ref siblings, .. } = self.slots[cpu as usize];
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let mut missing = p.compulsory;

@@ -4,27 +4,12 @@ use super::{Slot, System};
 use crate::contention::llc::{Left, Part};
 use crate::contention::membw::LINE;
 use crate::contention::numa::Homes;
-use crate::contention::regions::NOWHERE;
+use crate::contention::regions::{Missed, NOWHERE};
 use crate::contention::Running;
 use corun_model::workload::Placed;
 
 /// A noticeable move of a region's share: that of a task's own data.
 const STEP: f64 = 1.0 / 32.0;
-
-/// What is missed, by what it belongs to: as a share of references, or per instruction.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Missed {
-    pub own: f64,
-    pub hot: f64,
-    pub shared: f64,
-}
-
-impl Missed {
-    pub(super) fn per_instruction(self, references: f64) -> Missed {
-        let Missed { own, hot, shared } = self;
-        Missed { own: own * references, hot: hot * references, shared: shared * references }
-    }
-}
 
 impl System {
     /// A thread of a program computes for the first time, on this node.
