@@ -10,7 +10,7 @@
 
 A piece ends by itself after the time that `--for` gives, and appends a line of JSON per run to FILE; so pieces add up. `CORUN` names the
 program, else target/release/corun is taken. `runs` takes two thirds of its time for programs on one CPU, on both CPUs at a time, and the
-rest for programs that have the machine to themselves. `gate` runs on both CPUs at a time as well.
+rest for programs that have the machine to themselves.
 
 Truth is what the script did, and what clocks and the kernel say of it; each file in bench/verdicts says how. Nothing of it is corun's.
 """
@@ -44,7 +44,6 @@ def main():
     parser.add_argument("files", nargs="*")
     parser.add_argument("--for", dest="seconds", type=float, default=90)
     parser.add_argument("--out")
-    parser.add_argument("--apart", action="store_true")
     args = parser.parse_args()
     if args.kind == "summary":
         return print(record.summary(record.read(args.files)), end="")
@@ -59,10 +58,7 @@ def main():
             on_both("runs", runs.on_one_cpu, begin + args.seconds * 2 / 3, out)
             write("runs", runs.on_all_cpus(until, folder, CPU, OTHER), out)
         elif args.kind == "gate":
-            if args.apart:
-                write("gate", gate.rows(until, folder, CPU, None), out)
-            else:
-                on_both("gate", lambda until, folder, cpu: gate.rows(until, folder, cpu, cpu), until, out)
+            write("gate", gate.rows(until, folder, CPU), out)
         elif args.kind == "labels":
             write("labels", labels.rows(until, folder, CPU, OTHER), out)
         else:

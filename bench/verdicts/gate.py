@@ -14,7 +14,7 @@ def noisy(kind, cpu, folder):
     return Neighbour(cpu, compiler(folder) if kind == "compiler" else in_turns(*TURNS[kind]))
 
 
-def rows(until, folder, cpu, watcher_on):
+def rows(until, folder, cpu):
     """Every kind of noise in turn, that without a pause half as often as the others: it leaves nothing clean, which takes all
     retries. Every second pair of a kind is equal."""
     loops = pace(cpu)
@@ -32,10 +32,10 @@ def rows(until, folder, cpu, watcher_on):
                      "--export-json", f"{folder}/b.json", " ".join(work(round(loops * factor), MS_OF_WORK))]
             flags = ["--results", f"{folder}/b.json", "--retries", str(RETRIES)]
             if kind == "none":
-                said = verified(folder, flags, bench, watcher_on)
+                said = verified(folder, flags, bench)
             else:
                 with noisy(kind, cpu, folder):
-                    said = verified(folder, flags, bench, watcher_on)
+                    said = verified(folder, flags, bench)
             of = said["benchmarks"][0]
             tries.append(len(said["tries"]))
             pair.append({key: short(of[key]) for key in ("raw", "cleaned", "disturbed", "unclear")})

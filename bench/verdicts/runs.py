@@ -1,10 +1,11 @@
 """Runs that nobody costs anything, and runs that a neighbour slows down: what does `corun verify` say of each?
 
 Truth. Nothing of it is corun's. Of a program that computes on one thread, what it lost is the share of its wall time in which it was on
-no CPU, less that share when it ran alone just before. Of any other it is how much longer it took than the same command just before, alone. Whether the machine was idle otherwise is
-read off the account of the root cgroup. From that, a run is
+no CPU, less that share when it ran alone just before. Of any other it is how much longer it took than the same command just before, alone. What others did meanwhile is read off the account of
+the root cgroup, which has every nanosecond of every CPU. From that, a run is
 
-- `idle`: alone, and nobody else had its CPUs for more than verify allows (2 % of the run);
+- `idle`: alone, and others than corun had its CPUs for no more than verify allows (2 % of the run); or it is of a program whose
+  length its own clock sets, and it took no longer than that;
 - `harmless`: next to a neighbour that cannot cost it anything, or did not: on another CPU, or in the time in which the program
   sleeps, waits for its next turn or for somebody else, or is stopped by its own quota;
 - `costly`: next to a neighbour, and at least 5 % of its time was lost;
@@ -62,8 +63,8 @@ def server(path):
 
 
 def length():
-    """50 ms to 10 s, short ones more often, so that a thousand runs take minutes; one in seven is of more than a second."""
-    return SHORTEST * (LONGEST / SHORTEST) ** (random.random() ** 3)
+    """50 ms to 10 s, short ones more often, so that a thousand runs take minutes; one in eight is of more than a second."""
+    return SHORTEST * (LONGEST / SHORTEST) ** (random.random() ** 4)
 
 
 class Quota:
@@ -113,6 +114,9 @@ class Programs:
                         file.write(program.read(2 << 20))
         self.a_byte = self.timed(self.compress(4 << 20)) / (4 << 20)
         self.quota = Quota(f"corun-bench-{os.getpid()}")
+        # Others may be about just now: the quickest of many.
+        short = {name: min(self.timed(self.make(name, 0.1, 1)) for _ in range(4)) for name in ("sleeps", "paced")}
+        self.to_begin = {name: wall - 0.1 for name, wall in short.items()}
 
     def timed(self, command):
         walls = []
@@ -145,6 +149,14 @@ class Programs:
             "client": lambda: [sys.executable, "-S", "-c", CLIENT, f"{self.folder}/server", str(max(2, round(seconds / 0.005)))],
             "quota": lambda: self.quota.inside(work(self.loops, max(1, QUOTA * ms))),
         }[name]()
+
+
+    def by_the_clock(self, name, seconds, cpu_s):
+        """How long a program takes of which a clock says how long: its sleeps, its turns, its quota. `None`: it is no such program."""
+        if name == "quota":
+            return cpu_s / QUOTA
+        nominal = {"sleeps": lambda: 4 * round(seconds / 4, 3), "paced": lambda: 0.02 * max(2, round(seconds / 0.02))}
+        return nominal[name]() + self.to_begin[name] if name in nominal else None
 
 
 def beside(kind, seconds, folder):
@@ -184,7 +196,7 @@ class Piece:
         self.programs = Programs(folder, cpus[0])
         self.witness = witness(folder)
 
-    def run(self, name, command, neighbours=()):
+    def run(self, name, placed, seconds, command, neighbours=()):
         """What verify says, and what the witness does."""
         seen = f"{self.folder}/w.json"
         os.environ["WITNESS_PIDS"] = ",".join(str(n.child) for n in [*neighbours, *self.servers])
@@ -192,30 +204,44 @@ class Piece:
         with open(seen) as file:
             saw = json.load(file)
         os.remove(seen)
-        others = sum(saw["usage_ns"][cpu] for cpu in self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - saw["neighbours_ns"]
+        # All of these are at least what others than corun and the neighbours had of the run's CPUs.
+        others = [sum(saw["usage_ns"][cpu] for cpu in self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - saw["neighbours_ns"]]
+        if placed == "pinned":
+            others.append(saw["usage_ns"][self.cpus[0]] - saw["cpu_ns"])
+        if name in self.programs.of_one_thread:
+            others.append(saw["wall_ns"] - saw["cpu_ns"])
+        nominal = self.programs.by_the_clock(name, seconds, saw["cpu_ns"] / 1e9)
         culprits = said["culprits"]
         return {
             "wall_ms": round(saw["wall_ns"] / 1e6, 1),
-            "others": round(others / saw["wall_ns"], 4),
+            # What came before the witness began is of verify's run as well.
+            "others": round((min(others) + saw["delay_ns"]) / saw["wall_ns"], 4),
+            "longer": nominal and round(1 - nominal * 1e9 / saw["wall_ns"], 4),
             "off_cpu": round(1 - saw["cpu_ns"] / saw["wall_ns"], 4),
             "corun": round(saw["corun_ns"] / saw["wall_ns"], 4),
+            "watcher": round((said["watcher_ns"] or 0) / saw["wall_ns"], 4),
+            "corunners": round(said["corunners_ns"] / saw["wall_ns"], 4),
             "status": said["exit_status"],
             "said": said["verdict"], "doubt": said["doubt"], "disturbance": round(said["disturbance"], 4),
             "culprit": culprits[0]["tenant"] if culprits else None,
         }
 
+    def is_spared(self, run):
+        """Whether others cannot have cost the run more than verify allows."""
+        return run["others"] <= ALLOWED or run["longer"] is not None and run["longer"] <= ALLOWED
+
     def pair(self, name, placed, seconds, command, neighbours, cannot_cost):
         """The run alone and next to neighbours, which are started when needed."""
         what = {"program": name, "on": placed, "length_s": round(seconds, 3)}
-        alone = self.run(name, command)
-        is_idle = alone["others"] <= ALLOWED
+        alone = self.run(name, placed, seconds, command)
+        is_idle = self.is_spared(alone)
         yield {**what, "beside": None, "truth": "idle" if is_idle else "neither", **alone}
         if not is_idle:
             return
         started = [neighbour() for neighbour in neighbours[1]]
         try:
             time.sleep(0.05)
-            next_to = self.run(name, command, started)
+            next_to = self.run(name, placed, seconds, command, started)
         finally:
             for neighbour in started:
                 neighbour.__exit__()
@@ -224,7 +250,7 @@ class Piece:
         # Where the clock alone tells, it has to tell more, since no two runs take the same time.
         slack = 0.0 if name in self.programs.of_one_thread else REPEATS
         if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
-            truth = "harmless" if next_to["others"] <= ALLOWED else "neither"
+            truth = "harmless" if self.is_spared(next_to) else "neither"
         else:
             truth = "costly" if lost - slack >= NOTICEABLE else "neither"
         yield {**what, "beside": neighbours[0], "truth": truth, "lost": round(lost, 4), **next_to}

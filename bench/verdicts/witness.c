@@ -1,6 +1,7 @@
 /* witness OUT CMD...: runs a command and writes to OUT, as JSON, what the clock and the kernel's own accounts say of it. It makes no use of
  * corun: `usage_ns` is the account of the root cgroup, CPU by CPU, and `corun_ns` what the parent, which is corun, took of that.
- * WITNESS_PIDS names tasks whose time is told as well (`neighbours_ns`). */
+ * `delay_ns` is how long it waited for a CPU itself before it began. WITNESS_PIDS names tasks whose time is told as well
+ * (`neighbours_ns`). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
@@ -71,6 +72,19 @@ static ns_t neighbours(void)
 	return ns;
 }
 
+/* How long this task has waited for CPUs so far. */
+static ns_t waited(void)
+{
+	ns_t ran, ns = 0;
+	FILE *f = fopen("/proc/self/schedstat", "r");
+	if (f) {
+		if (fscanf(f, "%lld %lld", &ran, &ns) != 2)
+			ns = 0;
+		fclose(f);
+	}
+	return ns;
+}
+
 static ns_t tv(struct timeval t)
 {
 	return t.tv_sec * 1000000000LL + t.tv_usec * 1000LL;
@@ -83,6 +97,7 @@ int main(int argc, char **argv)
 	int status = 0;
 	if (argc < 3)
 		return 2;
+	ns_t delay = waited();
 	ns_t corun = process(getppid()), others = neighbours();
 	int cpus = usage(before);
 	ns_t begin = now();
@@ -99,8 +114,8 @@ int main(int argc, char **argv)
 	FILE *out = fopen(argv[1], "w");
 	if (!out)
 		return 2;
-	fprintf(out, "{\"wall_ns\": %lld, \"cpu_ns\": %lld, \"corun_ns\": %lld, \"neighbours_ns\": %lld, \"usage_ns\": [", wall,
-		tv(own.ru_utime) + tv(own.ru_stime), corun, others);
+	fprintf(out, "{\"wall_ns\": %lld, \"cpu_ns\": %lld, \"corun_ns\": %lld, \"neighbours_ns\": %lld, \"delay_ns\": %lld, \"usage_ns\": [", wall,
+		tv(own.ru_utime) + tv(own.ru_stime), corun, others, delay);
 	for (int n = 0; n < cpus; n++)
 		fprintf(out, "%s%lld", n ? ", " : "", after[n] - before[n]);
 	fprintf(out, "]}\n");

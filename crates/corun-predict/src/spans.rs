@@ -23,9 +23,9 @@ use corun_model::{Observation, RunLog, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Definition: whoever lost this share of its time was starved. It is a choice: nobody knows how long the test takes alone. A time-out with less to
-/// spare than this was close to being missed anyway. Of whoever lost less, but something,
-/// it is said that nobody can tell; so another share would only move tests between that and `starved`.
+/// Definition: whoever lost more than this share of its time was starved, and whoever lost less was not. It is a choice: nobody knows how
+/// long the test takes alone. A time-out with less to spare than this was close to being missed anyway. Nobody can tell of
+/// whoever lost at least less and at most more.
 pub const STARVED: f64 = 0.1;
 /// Limit: places at which a stretch can have begun are tried at steps of this share of its length.
 const CLOSE: f64 = 1.0 / 32.0;
@@ -440,7 +440,6 @@ impl Sums {
             () if most > limit && least_likely > STARVED => Cause::CannotTell(Unsure::Spare),
             () if most > STARVED && likely > limit => Cause::CannotTell(Unsure::Place),
             () if most > STARVED => Cause::CannotTell(Unsure::Spare),
-            () if most > limit => Cause::CannotTell(Unsure::Little),
             () if held > STARVED => Cause::CannotTell(Unsure::Held),
             () if is_host_stolen => Cause::CannotTell(Unsure::Hypervisor),
             () if of_wanted(queued_ns) > STARVED => Cause::CannotTell(Unsure::Siblings),

@@ -212,7 +212,7 @@ fn a_test_that_failed_is_told_what_kept_it_from_its_cpus() {
         ("a compiler held its CPU", STARVES, None, Cause::Starved),
         ("its quota was used up", throttled, Some(quota), Cause::Throttled),
         ("other tests held its CPU", queued, None, Cause::CannotTell(Unsure::Siblings)),
-        ("a twentieth was taken", little, None, Cause::CannotTell(Unsure::Little)),
+        ("a twentieth was taken", little, None, Cause::NotStarved),
     ];
     for (what, does, quota, wanted) in table {
         let judge = judge_of(&[does; 10], quota);
@@ -238,7 +238,7 @@ fn with_runner(mut seen: Observation) -> Observation {
 
 #[test]
 fn a_test_that_a_time_out_ended_was_starved_although_its_runner_slept_as_long_as_it_would_have() {
-    for (does, wanted) in [(STARVES, Cause::Starved), (COMPUTES, Cause::CannotTell(Unsure::Little))] {
+    for (does, wanted) in [(STARVES, Cause::Starved), (COMPUTES, Cause::NotStarved)] {
         let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
         (0..10).for_each(|n| judge.push(&with_runner(window(n, does, None))));
         assert_eq!(cause(&judge, span(100, 0, 700)), wanted);
