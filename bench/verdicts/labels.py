@@ -2,7 +2,8 @@
 import json, os, random, signal, subprocess, sys, time
 from .kit import Neighbour, in_turns, pace, verified, work
 
-# A test runner of one file: every test is a command with a time limit, and what it does to the loop on its CPU is known to it alone.
+# A test runner of one file: every test is a command with a time limit, and what it does to the loop on its CPU is known to it alone. It runs
+# on that CPU itself: what starts elsewhere would wait for the loop that is there.
 RUNNER = """
 import datetime, json, os, select, signal, subprocess, sys, time
 loop, tests, out = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
@@ -63,7 +64,7 @@ def rows(until, folder, cpu, other):
                     name, command = "sleeps", ["sleep", "60"]
                 tests.append((f"{n} {name}", starve, limit, pinned + command))
             said = verified(folder, ["--junit", f"{folder}/t.xml", "--policy", "neutral"],
-                            [sys.executable, "-c", RUNNER, str(loop.child), json.dumps(tests), f"{folder}/t.xml"])
+                            [*pinned, sys.executable, "-c", RUNNER, str(loop.child), json.dumps(tests), f"{folder}/t.xml"])
             failed = {t["name"]: t for t in said["failed_tests"]}
             for name, starve, limit, _ in tests:
                 # One that was through in time says nothing: its load came too late.

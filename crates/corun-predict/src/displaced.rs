@@ -10,19 +10,29 @@ impl Window {
     /// use them: that much of their queueing is stolen, too. Tasks are displaced one at a time, as far as one can tell, so while
     /// one of them queues the others do not. Of other steals it is not known when they were; those of different tasks are taken
     /// to fall independently of each other, which assumes the less the shorter the windows are.
-    pub(crate) fn see_siblings(&mut self) {
+    ///
+    /// `apart_ns` is for how long the kernel's own threads and corun itself had CPUs, summed. While a task waited for them, its CPU was
+    /// no co-runner's.
+    pub(crate) fn see_siblings(&mut self, apart_ns: f64) {
         let wall_ns = self.wall_ns.max(1.0);
         let groups = self.reach.groups();
         let group_of: Vec<usize> =
             self.tasks.keys().map(|id| self.reach.group_of(&groups, Some(*id))).collect();
         let mut queued_ns = vec![0.0; groups.len()];
         let mut on_cpu_ns = vec![self.unlisted.on_cpu_ns(); groups.len()];
+        let mut kept_apart_ns = vec![0.0; groups.len()];
+        let waited_apart_ns = |s: &Spent| (s.other_ns - s.throttled_ns - s.held_ns).max(0.0);
         queued_ns[0] = self.unlisted.queued_ns;
+        kept_apart_ns[0] = waited_apart_ns(&self.unlisted);
         for (group, s) in group_of.iter().zip(self.tasks.values()) {
             queued_ns[*group] += s.queued_ns;
             on_cpu_ns[*group] += s.on_cpu_ns();
+            kept_apart_ns[*group] += waited_apart_ns(s);
         }
-        let others_ns = |group: usize| self.corunners_on(&groups[group].cpus, on_cpu_ns[group]);
+        let others_ns = |group: usize| {
+            let own_ns = on_cpu_ns[group] + kept_apart_ns[group].min(apart_ns);
+            self.corunners_on(&groups[group].cpus, own_ns)
+        };
         let displaced: Vec<f64> = (0..groups.len())
             .map(|g| if queued_ns[g] > 0.0 { (others_ns(g) / queued_ns[g]).min(1.0) } else { 0.0 })
             .collect();
@@ -71,6 +81,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reach::{CpuSpent, Reach};
     use corun_model::TaskId;
 
     #[test]
@@ -78,7 +89,7 @@ mod tests {
         let spent = |stolen_ns| Spent { life_ns: 100.0, stolen_ns, ..Spent::default() };
         let tasks = [(TaskId(1), spent(50.0)), (TaskId(2), spent(20.0))].into();
         let mut window = Window { wall_ns: 100.0, tasks, ..Window::default() };
-        window.see_siblings();
+        window.see_siblings(0.0);
         assert!((window.tasks[&TaskId(1)].beside_stolen_ns - 50.0 * 0.2).abs() < 1e-9);
         assert!((window.tasks[&TaskId(2)].beside_stolen_ns - 80.0 * 0.5).abs() < 1e-9);
     }
@@ -88,11 +99,45 @@ mod tests {
         let spent = |queued_ns| Spent { life_ns: 100.0, queued_ns, ..Spent::default() };
         let tasks = || [(TaskId(1), spent(40.0)), (TaskId(2), spent(0.0))].into();
         let mut alone = Window { wall_ns: 100.0, tasks: tasks(), ..Window::default() };
-        alone.see_siblings();
+        alone.see_siblings(0.0);
         assert_eq!(alone.tasks[&TaskId(1)].stolen_ns, 0.0);
         let mut beside = Window { wall_ns: 100.0, tasks: tasks(), corunners_ns: 90.0, ..Window::default() };
-        beside.see_siblings();
+        beside.see_siblings(0.0);
         assert_eq!(beside.tasks[&TaskId(1)].stolen_ns, 40.0);
         assert_eq!(beside.tasks[&TaskId(2)].beside_stolen_ns, 40.0);
+    }
+
+    #[test]
+    fn what_corun_itself_took_of_a_queue_is_not_stolen_because_a_neighbour_has_another_cpu() {
+        // Two tasks on the first of two CPUs, of which corun had a tenth, and a co-runner on the second.
+        let spent = |queued_ns, other_ns| Spent {
+            life_ns: 100.0,
+            compute_ns: 45.0,
+            queued_ns,
+            other_ns,
+            ..Spent::default()
+        };
+        let busy = |busy_ns| CpuSpent { on_ns: 100.0, busy_ns, most_on: 1.0 };
+        let reach = || Reach {
+            cpus: [(0, busy(100.0)), (1, busy(100.0))].into(),
+            sets: vec![[0].into()],
+            set_of: [(TaskId(1), 0), (TaskId(2), 0)].into(),
+            ..Reach::default()
+        };
+        let stolen_ns = |apart_ns| {
+            let tasks = [(TaskId(1), spent(45.0, 10.0)), (TaskId(2), spent(55.0, 0.0))].into();
+            let mut window = Window {
+                wall_ns: 100.0,
+                cpus: 2,
+                tasks,
+                corunners_ns: 100.0,
+                reach: reach(),
+                ..Window::default()
+            };
+            window.see_siblings(apart_ns);
+            window.tasks.values().map(|s| s.stolen_ns).sum::<f64>()
+        };
+        assert_eq!(stolen_ns(10.0), 0.0);
+        assert!((stolen_ns(0.0) - 10.0).abs() < 1e-9, "had it not been corun's, it was a co-runner's");
     }
 }

@@ -302,7 +302,9 @@ impl Window {
             .collect();
         window.corunners_ns = corunners.iter().map(|c| c.1).sum();
         let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
-        window.see_siblings();
+        let is_apart = |id: TenantId| matches!(taken_by(id), TakenBy::Kernel | TakenBy::Watcher);
+        let apart = seen.by_tenant.iter().filter(|t| is_apart(t.id));
+        window.see_siblings(apart.map(|t| t.account.ledger.on_cpu_ns() as f64).sum());
         // Displacement is charged to co-runners by how long they had CPUs.
         let displaced_ns = window.all().map(|s| s.stolen_ns).sum::<f64>() - stolen_ns;
         for (id, ns) in corunners.into_iter().filter(|c| displaced_ns > 0.0 && c.1 > 0.0) {
