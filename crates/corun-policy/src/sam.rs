@@ -123,7 +123,7 @@ pub struct Sam {
     scope: Scope,
     additions: Additions,
     thresholds: Thresholds,
-    epoch_ns: u64,
+    mapped_every_ns: u64,
     /// Counters are read so often.
     sample_ns: u64,
     /// Since tasks were mapped last.
@@ -192,7 +192,7 @@ impl Sam {
                 hyperthreads: is_on("hyperthreads"),
             },
             thresholds,
-            epoch_ns,
+            mapped_every_ns: epoch_ns,
             sample_ns: values.number("sample").map_or(epoch_ns, |ns| ns.min(epoch_ns)),
             sampled_ns: 0,
             samples: BTreeMap::new(),
@@ -215,7 +215,7 @@ impl Sam {
         }
         self.sampled_ns += seen.window_ns();
         // Half a sample early rather than a whole one late.
-        self.sampled_ns + self.sample_ns / 2 >= self.epoch_ns
+        self.sampled_ns + self.sample_ns / 2 >= self.mapped_every_ns
     }
 
     /// Who ran and was counted, application by application.
@@ -340,7 +340,7 @@ impl Policy for Sam {
     }
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
-        if self.sample_ns < self.epoch_ns && !self.sample(seen) {
+        if self.sample_ns < self.mapped_every_ns && !self.sample(seen) {
             return Vec::new();
         }
         let mut running = self.running(machine, seen);
