@@ -150,6 +150,7 @@ fn a_benchmark_that_forks_away_is_refused_and_the_remedy_named() {
 }
 
 /// What corun says and its exit status, and the most memory that it had, in MiB.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it and says what memory it had")]
 fn in_memory(folder: &Path, flags: &[&str], script: &str) -> (i32, String, u64) {
     let mut child = Command::new(cargo_bin("corun"))
         .args(["verify", "--source", "schedstat", "--no-spin"])
