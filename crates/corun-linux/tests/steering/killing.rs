@@ -398,7 +398,7 @@ fn without_rights_own_processes_are_stopped_by_signals_and_others_are_refused() 
         "undone: Ok(())",
         "stopped stand still: true",
         "stopped run: true",
-        "park: Yes { how: \"SIGSTOP and SIGCONT",
+        "park: Yes { how: StopSignals",
     ] {
         assert!(said.contains(expected), "no `{expected}`");
     }
