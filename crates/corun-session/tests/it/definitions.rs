@@ -36,6 +36,9 @@ struct Row {
 
 const LOOP: &str = "while :; do :; done";
 const NAPS: &str = "while :; do sleep 0.01; done";
+/// A modelled program that naps, too.
+const MODELLED_NAPS: &str = "[[tenant]]\nname = \"subject\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"1ms\", \
+                             demand = 0.1 }\nbackground = false\n";
 
 const ROWS: [Row; 8] = [
     Row {
@@ -85,8 +88,7 @@ const ROWS: [Row; 8] = [
         word: "blocked: it gave its CPU up to wait",
         subject: NAPS,
         rival: LOOP,
-        scenario: "[[tenant]]\nname = \"subject\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"1ms\", demand = 0.1 }\n\
-                   background = false\n",
+        scenario: MODELLED_NAPS,
         holds: |f| f.blocked.is_some_and(|n| n > 5),
     },
     Row {
@@ -100,8 +102,7 @@ const ROWS: [Row; 8] = [
         word: "yielded: a blocking is none",
         subject: NAPS,
         rival: LOOP,
-        scenario: "[[tenant]]\nname = \"subject\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"1ms\", demand = 0.1 }\n\
-                   background = false\n",
+        scenario: MODELLED_NAPS,
         holds: |f| f.known(f.yielded, |n| n == 0),
     },
 ];
