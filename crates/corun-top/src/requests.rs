@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::live::Began;
 use corun_linux::limits::start_thread;
 use corun_report::output::write_file;
-use corun_report::{html, one_line, perfetto, Host, ProfileMeta, ProfileReport, SelfCost, Subject};
+use corun_report::{html, one_line, perfetto, Host, ProfileMeta, ProfileReport, Subject};
 use corun_session::{Profile, ProfileOptions, Stop, Target};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,19 +26,10 @@ pub fn save(app: &App, began: &Began, folder: &Path) -> String {
         Subject::Tenant(id) => snapshot.name(id).to_owned(),
         Subject::All => app.facts.target.clone(),
     };
+    let machine = began.machine.clone();
     let meta = ProfileMeta {
-        host: Host::Live,
-        source: began.source,
-        target,
-        machine: began.machine.clone(),
-        cpus: began.cpus,
         date: Some(snapshot.date.clone()),
-        exit_status: None,
-        self_cost: SelfCost::default(),
-        lost: None,
-        trace_lost: None,
-        worst_waits: None,
-        notes: Vec::new(),
+        ..ProfileMeta::of_described(Host::Live, began.source, target, machine, began.cpus)
     };
     let page = html::render(&ProfileReport::new(&meta, &snapshot.seen, subject, &[]));
     written(&free_place(folder, &snapshot.date, "html"), page.as_bytes())

@@ -44,12 +44,23 @@ pub struct ProfileMeta {
 impl ProfileMeta {
     /// What is known before anything was measured; the rest starts as unknown, and the caller fills in what it knows.
     pub fn new(host: Host, source: Source, target: impl Into<String>, machine: &Machine) -> ProfileMeta {
+        ProfileMeta::of_described(host, source, target, describe(machine), machine.cpu_count() as u64)
+    }
+
+    /// The same of a machine that has been described, with so many CPUs.
+    pub fn of_described(
+        host: Host,
+        source: Source,
+        target: impl Into<String>,
+        machine: String,
+        cpus: u64,
+    ) -> ProfileMeta {
         ProfileMeta {
             host,
             source,
             target: target.into(),
-            machine: describe(machine),
-            cpus: machine.cpu_count() as u64,
+            machine,
+            cpus,
             date: None,
             exit_status: None,
             self_cost: SelfCost::default(),

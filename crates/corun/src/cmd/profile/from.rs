@@ -136,19 +136,12 @@ fn report_of(past: &Past) -> ProfileReport {
     notes.extend(notes::not_kept(past.missing_ns));
     notes.extend(notes::other_runs(past.other_runs));
     notes.extend(past.damages.iter().map(ToString::to_string));
+    let target = past.subject.as_ref().map_or("everybody", |t| &t.name);
+    let (source, machine) = (source_of(&past.run), past.run.machine.clone());
     let meta = ProfileMeta {
-        host: Host::Live,
-        source: source_of(&past.run),
-        target: past.subject.as_ref().map_or("everybody".to_owned(), |t| t.name.clone()),
-        machine: past.run.machine.clone(),
-        cpus: past.run.cpus,
         date: Some(in_words(&past.unix_ns)),
-        exit_status: None,
-        self_cost: corun_report::SelfCost::default(),
-        lost: None,
-        trace_lost: None,
-        worst_waits: None,
         notes,
+        ..ProfileMeta::of_described(Host::Live, source, target, machine, past.run.cpus)
     };
     let whole = past.recording.whole().expect("a past has windows");
     ProfileReport::new(&meta, whole, subject, past.recording.timeline())
