@@ -48,6 +48,11 @@ pub mod state {
     pub const FROZEN: usize = 13;
     /// Number of all states.
     pub const ALL: usize = 14;
+
+    /// Whether it is ready to run and does not.
+    pub fn is_waiting(state: usize) -> bool {
+        [WAIT, THROTTLED].contains(&state)
+    }
 }
 
 /// Groups with fixed numbers.
@@ -67,6 +72,9 @@ pub mod group {
     /// The first group that is found by cgroups and process group.
     pub const FIRST: u32 = 6;
 }
+
+/// In the place of what clocks showed: nobody knows.
+pub const CLOCK_UNKNOWN: u64 = u64::MAX;
 
 /// Flag of a task: its group was assigned and its children inherit it.
 pub const STICKY: u32 = 1;
@@ -182,6 +190,10 @@ pub struct TaskRec {
     pub pgid: u32,
     #[doc(hidden)]
     pub pad: u32,
+    /// The edge of the next field.
+    pub open_edge_ns: u64,
+    /// How much of the wait that was open at that edge a quota had taken up to it.
+    pub open_throttled_ns: u64,
 }
 
 /// What a task's record says of it without its sums: a tenth of the bytes.

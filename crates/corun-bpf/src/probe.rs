@@ -256,7 +256,7 @@ impl Probe {
             _object: storage,
         };
         probe.control_word(&probe.data().control.start_ns).store(clock(), Ordering::SeqCst);
-        probe.take_stock()?;
+        probe.look_at_tasks()?;
         probe.control_word(&probe.data().control.stocked).store(1, Ordering::SeqCst);
         Ok(probe)
     }
@@ -266,9 +266,16 @@ impl Probe {
         self.data().control.start_ns
     }
 
-    /// Makes a record for every task that is there already.
-    fn take_stock(&self) -> Result<(), ProbeError> {
-        let link = self.skel.links.take_stock.as_ref().expect("attached with the rest");
+    /// Finds out how much of each wait that was open at the newest edge a quota had taken up to it: no event tells when a quota
+    /// is filled again. It is in the records then, as far as it could be found out.
+    pub fn look_at_open_waits(&self) {
+        // What stays unknown is told as what the wait began as, and put right in the window in which it ends.
+        let _ = self.look_at_tasks();
+    }
+
+    /// Makes a record for every task that is there already; later looks at their open waits.
+    fn look_at_tasks(&self) -> Result<(), ProbeError> {
+        let link = self.skel.links.look_at_task.as_ref().expect("attached with the rest");
         let mut tasks = Iter::new(link).map_err(step("starting the task iterator"))?;
         tasks.read_to_end(&mut Vec::new())?;
         Ok(())

@@ -3,7 +3,8 @@
  * The probe: where every nanosecond of every task went, and who held the CPU while it waited.
  *
  * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec,
- *            task_rename, cgroup_attach_task; iter/task once, after attaching. Nothing else: no fentry, no kprobe.
+ *            task_rename, cgroup_attach_task; iter/task after attaching, and at the end of a window in which a wait is
+ *            open that a quota may have taken a part of. Nothing else: no fentry, no kprobe.
  *            For a trace also sched_waking and the entries and exits of interrupts, for a run log hrtimer_start as well
  *            (probe_record.h).
  * Kernel     5.18 or newer (four arguments of sched_switch), BTF, bpf_loop.
@@ -31,9 +32,9 @@
  *     switch on that CPU betrays it (prev is not who was seen last) and the stretch between becomes UNKNOWN. A
  *     wake-up that was not told of counts as blocked until the task runs.
  *   - Interrupts are part of the task they interrupt, as everywhere in the kernel's own accounts.
- *   - A throttled interval is taken to be the first part of the wait it lies in. One that is open is taken to be
- *     throttled as a whole if the queue was stopped when it began, and not at all if not: whom its group's quota stops while
- *     it waits, as Linux did before 6.18, seems stolen from up to the next window edge.
+ *   - A throttled interval is taken to be the first part of the wait it lies in. A wait that is open at an edge is split by
+ *     the kernel's clock of the quota. Where that does not tell (before Linux 6.6, and for real-time and deadline tasks) it
+ *     counts up to the edge as what it began as.
  *   - The v1 freezer and a system that suspends, since Linux 6.1, leave whoever sleeps asleep and tell nobody: that goes on as
  *     what it was blocked for. Whom a signal stops while it waits for a CPU waits until it has one.
  *
@@ -619,9 +620,12 @@ int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_
 	return 0;
 }
 
-/* Once after attaching: a record for every task that is there, with the state it is in. */
+/*
+ * Once after attaching: a record for every task that is there, with the state it is in. Later: what quotas took of the waits that
+ * were open at the newest edge.
+ */
 SEC("iter/task")
-int take_stock(struct bpf_iter__task *ctx)
+int look_at_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct task_rec *t;
@@ -629,6 +633,12 @@ int take_stock(struct bpf_iter__task *ctx)
 
 	if (!p || !p->pid)
 		return 0;
+	if (control.stocked) {
+		t = task_rec(p->pid);
+		if (t)
+			look_at_open_wait(t, p, control.edge_ns);
+		return 0;
+	}
 	if (!registers_in_stack)
 		find_registers(p);
 	state = p->__state;

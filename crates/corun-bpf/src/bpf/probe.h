@@ -105,6 +105,9 @@ struct task_rec {
 	u64 cgroups; /* where it was, in all hierarchies at once, when its group was found: the kernel's css_set */
 	u32 pgid; /* its process group then */
 	u32 pad;
+	/* Of a wait that was open when user space asked: how much of it a quota had taken up to this edge. */
+	u64 open_edge_ns;
+	u64 open_throttled_ns;
 } __attribute__((aligned(64)));
 
 /* From `start_ns` until the next occupancy starts, `group` held the CPU. */

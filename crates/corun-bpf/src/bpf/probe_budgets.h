@@ -247,6 +247,62 @@ static __always_inline bool is_waiting(u32 state)
 	return state == WAIT || state == THROTTLED;
 }
 
+/* By how much the monotonic clock is ahead of a run queue's: that clock may be old, so that the least that was measured is right. */
+static __always_inline u64 lead_of(struct cfs_rq *q, struct cpu_rec *c)
+{
+	u64 lead = bpf_ktime_get_ns() - q->rq->clock;
+
+	return c && c->lead_at_ns && (s64)(c->lead_ns - lead) < 0 ? c->lead_ns : lead;
+}
+
+/*
+ * How much of a wait that is open the quota has taken up to `edge`; CLOCK_UNKNOWN: the kernel is just changing the clock, which it
+ * does in two steps.
+ */
+static __always_inline u64 taken_of_open_wait(struct task_rec *t, u32 state, struct cfs_rq *q, u64 edge, u64 lead)
+{
+	u64 since = q->throttled_clock_self, sum, taken;
+
+	barrier();
+	sum = q->throttled_clock_self_time;
+	barrier();
+	if (q->throttled_clock_self != since)
+		return CLOCK_UNKNOWN;
+	taken = sum - t->throttled_at;
+	/* The quota has been used up since before the wait began. */
+	if (since && state == THROTTLED && (s64)taken <= 0)
+		return edge - t->since_ns;
+	if ((s64)taken < 0 || (state == THROTTLED && !taken))
+		return CLOCK_UNKNOWN;
+	if (since && (s64)(edge - lead - since) > 0)
+		taken += edge - lead - since;
+	return taken;
+}
+
+/*
+ * A window has been closed while a task waits, and no event tells when its quota is filled again: the kernel's clock does. Its
+ * handlers may run meanwhile, so that only fields are written which are nobody else's. Should one close the window first, the
+ * record has the sums of the edge, and these are not looked at.
+ */
+static __noinline void look_at_open_wait(struct task_rec *t, struct task_struct *p, u64 edge)
+{
+	struct cfs_rq *q = p->se.cfs_rq;
+	u32 state = t->state == NEVER ? t->guess : t->state;
+	u64 taken = CLOCK_UNKNOWN, lead;
+
+	if (!is_waiting(state) || t->throttled_at == CLOCK_UNKNOWN || t->since_ns >= edge || p->prio < MAX_RT_PRIO || !q ||
+	    !bpf_core_field_exists(struct cfs_rq, throttled_clock_self_time))
+		return;
+	lead = lead_of(q, cpu_rec(t->cpu));
+	for (int i = 0; i < 3 && taken == CLOCK_UNKNOWN; i++)
+		taken = taken_of_open_wait(t, state, q, edge, lead);
+	if (taken == CLOCK_UNKNOWN)
+		return;
+	t->open_throttled_ns = taken;
+	barrier();
+	t->open_edge_ns = edge;
+}
+
 /*
  * A task that waits is in this queue from now on; its own handlers may run meanwhile. `fresh` is a CPU's clock that the kernel has
  * just read: where the new CPU is idle, its own clock stands still.

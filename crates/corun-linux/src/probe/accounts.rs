@@ -5,7 +5,7 @@
 //! the sums at two edges is what the window holds, exactly.
 
 use super::occupants::{self, Charges};
-use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec};
+use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec, CLOCK_UNKNOWN};
 use corun_model::events::Migrations;
 use corun_model::ledger::{BlockReasons, Held, Parts};
 use corun_model::{Events, Histogram};
@@ -25,6 +25,18 @@ pub(super) struct Sums {
     culprits: BTreeMap<u32, u64>,
     waits: Histogram,
     stretches: Histogram,
+}
+
+/// Whether a task waits across an edge so that only the clock of its quota tells what of the wait that took: it was used up when
+/// the wait began, or has been at some time before.
+pub(super) fn asks_the_clock(rec: &TaskRec, edge_ns: u64) -> bool {
+    let is_open = rec.edge_ns != edge_ns && rec.since_ns < edge_ns;
+    is_open
+        && match rec.brief().open_state() {
+            state::THROTTLED => true,
+            state::WAIT => ![0, CLOCK_UNKNOWN].contains(&rec.throttled_at),
+            _ => false,
+        }
 }
 
 /// The share of a window: what [`Sums::since`] gives.
@@ -110,9 +122,21 @@ impl Sums {
         let mut sums = Sums::of(&rec.cur, rec);
         let Some(open_ns) = edge_ns.checked_sub(rec.since_ns) else { return sums };
         let state = rec.brief().open_state();
-        sums.go_on(state, open_ns);
-        if state == state::WAIT {
-            let (charges, rest) = occupants::charge(&log(rec.cpu, rec.since_ns), rec.since_ns, edge_ns);
+        if !state::is_waiting(state) {
+            sums.go_on(state, open_ns);
+            return sums;
+        }
+        // A quota takes the first part of a wait.
+        let throttled_ns = match state {
+            _ if rec.open_edge_ns == edge_ns => rec.open_throttled_ns.min(open_ns),
+            state::THROTTLED => open_ns,
+            _ => 0,
+        };
+        let from_ns = rec.since_ns + throttled_ns;
+        sums.go_on(state::THROTTLED, throttled_ns);
+        sums.go_on(state::WAIT, edge_ns - from_ns);
+        if from_ns < edge_ns {
+            let (charges, rest) = occupants::charge(&log(rec.cpu, from_ns), from_ns, edge_ns);
             for (group, ns) in charges {
                 *sums.culprits.entry(group).or_default() += ns;
             }
@@ -343,6 +367,47 @@ mod tests {
         assert_eq!(sums.culprits, BTreeMap::from([(7, 150), (8, 50)]));
         let share = sums.since(&Sums::default());
         assert_eq!((share.parts.steal_ns, share.unattributed_ns), (200, 0));
+    }
+
+    #[test]
+    fn an_open_wait_is_split_where_its_quota_was_filled_again() {
+        let log = [Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
+        // How it began, what the clock told at which edge; how much is throttled then, and who took the rest.
+        let cases: [(_, _, _, &[(u32, u64)]); 8] = [
+            (state::THROTTLED, (1250, 50), 50, &[(7, 50), (8, 100), (9, 50)]),
+            (state::THROTTLED, (1250, 0), 0, &[(7, 100), (8, 100), (9, 50)]),
+            (state::THROTTLED, (1250, 250), 250, &[]),
+            (state::THROTTLED, (1250, 300), 250, &[]),
+            (state::WAIT, (1250, 0), 0, &[(7, 100), (8, 100), (9, 50)]),
+            (state::WAIT, (1250, 150), 150, &[(8, 50), (9, 50)]),
+            // The clock was not read at this edge.
+            (state::THROTTLED, (1100, 50), 250, &[]),
+            (state::WAIT, (1100, 50), 0, &[(7, 100), (8, 100), (9, 50)]),
+        ];
+        for (state, told, throttled_ns, culprits) in cases {
+            let mut r = rec(state, 1000);
+            r.cur = Acc::default();
+            (r.open_edge_ns, r.open_throttled_ns) = told;
+            let sums = Sums::at(&r, 1250, |_, _| log.to_vec());
+            assert_eq!(sums.ns[state::THROTTLED], throttled_ns, "{state} {told:?}");
+            assert_eq!(sums.ns[state::WAIT], 250 - throttled_ns, "{state} {told:?}");
+            assert_eq!(sums.culprits, culprits.iter().copied().collect(), "{state} {told:?}");
+            assert_eq!(sums.unattributed_ns, 0);
+        }
+    }
+
+    #[test]
+    fn the_clock_is_asked_where_a_quota_may_have_taken_a_part_of_an_open_wait() {
+        let asks = |state, throttled_at, since_ns, edge_ns| {
+            asks_the_clock(&TaskRec { throttled_at, edge_ns, ..rec(state, since_ns) }, 1250)
+        };
+        assert!(asks(state::THROTTLED, 0, 1000, 900));
+        assert!(asks(state::WAIT, 5, 1000, 900), "its quota has been used up before");
+        assert!(!asks(state::WAIT, 0, 1000, 900), "it has no quota, or one that was never used up");
+        assert!(!asks(state::WAIT, CLOCK_UNKNOWN, 1000, 900));
+        assert!(!asks(state::RUN, 5, 1000, 900));
+        assert!(!asks(state::THROTTLED, 5, 1000, 1250), "the probe has closed this window");
+        assert!(!asks(state::THROTTLED, 5, 1250, 900), "it began later");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Most tasks of a machine sleep through a window. A record that no handler has written since it was read says so by its
 //! `seq`: its task did all the time what it did at the last edge, and nothing has to be copied, subtracted or looked up to
-//! know its share. Only a wait is looked into, since the occupants of the CPU changed meanwhile.
+//! know its share. Only a wait is looked into, since the occupants of the CPU changed meanwhile, and a quota may have been filled
+//! again.
 
 use super::accounts::{Share, Sums};
 use corun_bpf::layout::{comm, state, Ended, TaskBrief, TaskRec};
@@ -79,7 +80,7 @@ impl Bases {
     pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Option<UnchangedTask> {
         let base = self.0.get_mut(&task.serial)?;
         let state = task.open_state();
-        if base.seq != Some(task.seq) || state == state::WAIT {
+        if base.seq != Some(task.seq) || state::is_waiting(state) {
             return None;
         }
         let ns = edge_ns - base.edge_ns;
@@ -190,8 +191,9 @@ mod tests {
         assert!(is_still(&sleeps, sleeps));
         assert!(!is_still(&sleeps, TaskRec { seq: 6, ..sleeps }), "an event came");
         assert!(!is_still(&sleeps, TaskRec { serial: 8, ..sleeps }), "another task");
-        let waits = rec(state::WAIT, 4, 300);
-        assert!(!is_still(&waits, waits));
+        for waits in [state::WAIT, state::THROTTLED].map(|state| rec(state, 4, 300)) {
+            assert!(!is_still(&waits, waits));
+        }
         // Its sums at the edge were the copy made there: those in the record are of later.
         let late = TaskRec { edge_ns: 1_000, ..rec(state::RUN, 4, 1_100) };
         assert!(!is_still(&late, late));

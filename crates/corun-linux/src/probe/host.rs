@@ -7,7 +7,7 @@
 //! Tasks that ended come through a ring. Should that be full, the probe adds their sums to their group instead:
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
-use super::accounts::{Share, Sums};
+use super::accounts::{asks_the_clock, Share, Sums};
 use super::bases::{Bases, UnchangedTask};
 use super::config::config;
 use super::cpus::Cpus;
@@ -171,10 +171,9 @@ impl LiveHost {
 
     /// Who waits for a CPU now, of the subject or of everybody. Whose wait ends meanwhile is in the trace.
     pub fn waiting(&mut self) -> Vec<Open> {
-        let waits = |state: u32| [state::WAIT, state::THROTTLED].contains(&(state as usize));
         let is_meant = |group| self.subject_tenant.is_none_or(|id| self.tenancy.of(group) == id);
         let records = self.probe.slots().filter_map(|slot| self.probe.task(slot));
-        let waiting = records.filter(|rec| waits(rec.state) && is_meant(rec.group));
+        let waiting = records.filter(|rec| state::is_waiting(rec.state as usize) && is_meant(rec.group));
         let open = |rec: TaskRec| Open { task: TaskId(rec.tid), cpu: CpuId(rec.cpu), began_ns: rec.began_ns };
         let waiting = waiting.map(open).collect();
         self.poll();
@@ -336,11 +335,21 @@ impl LiveHost {
     /// Who lives, and what has become of them since the last edge. Read at one go, before the tasks that ended.
     fn living(&mut self, edge_ns: u64) -> Vec<(TaskBrief, Since)> {
         let mut living = Vec::with_capacity(self.bases.len());
+        let mut is_clock_read = false;
         for slot in self.probe.slots() {
             let Some(task) = self.probe.brief(slot) else { continue };
             if let Some(still) = self.bases.carry(&task, edge_ns) {
                 living.push((task, Since::Still(still)));
-            } else if let Some(rec) = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns) {
+                continue;
+            }
+            let mut rec = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns);
+            if !is_clock_read && rec.is_some_and(|rec| asks_the_clock(&rec, edge_ns)) {
+                // Of all at once, and only where somebody needs it: this goes through every task of the machine.
+                self.probe.look_at_open_waits();
+                is_clock_read = true;
+                rec = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns);
+            }
+            if let Some(rec) = rec {
                 living.push((rec.brief(), Since::Changed(Box::new(rec))));
             }
         }

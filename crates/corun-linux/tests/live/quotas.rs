@@ -1,6 +1,8 @@
 //! CPU quotas: whom one stops is throttled, and stolen from by nobody.
 
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use witness::Prompt;
 
 /// A cgroup of so small a quota that it is used up also on a busy machine, or `None` with the reason printed.
 fn quota(name: &str) -> Option<witness::QuotaCgroup> {
@@ -98,4 +100,74 @@ fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     // The clock of a CPU that is not this one may be some milliseconds old.
     let most_ns = by_kernel_ns + seen.window_ns() / 30;
     assert!(parts.throttled_ns <= most_ns, "the kernel says {by_kernel_ns} ns: {parts:?}");
+}
+
+/// Has the CPU for itself, before all fair tasks, until it is told to end. That should be soon.
+fn hold(cpu: usize, is_over: &AtomicBool) {
+    witness::confine(0, &[cpu]);
+    let _first = Prompt::new();
+    while !is_over.load(Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn whose_quota_is_filled_while_it_waits_is_stolen_from_since_then_also_when_the_window_ends_before_the_wait()
+{
+    let _alone = alone();
+    let Some(cgroup) = quota("corun-test-open") else { return };
+    if corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count() < 2 {
+        println!("skipped: there is one CPU only");
+        return;
+    }
+    let spinner = Witness::start(&[0]);
+    cgroup.add(spinner.pid());
+    let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
+    // Whoever looks is not held up.
+    witness::confine(0, &[1]);
+    let mut compared = 0;
+    for _ in 0..6 {
+        // Between two spells: what the kernel has counted is all that there was.
+        let (refills, mut looked_at) = (cgroup.refills(), Instant::now());
+        let until = looked_at + Duration::from_secs(2);
+        while cgroup.refills() == refills && Instant::now() < until {
+            looked_at = Instant::now();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        see(&mut host, 1);
+        // As much may be missing of a spell that has begun already.
+        let cut_ns = looked_at.elapsed().as_nanos() as u64;
+        let (before_ns, refills) = (cgroup.throttled_ns(), cgroup.refills());
+        // Its quota is used up by now, and filled again when somebody else has the CPU.
+        std::thread::sleep(Duration::from_millis(40));
+        let is_over = AtomicBool::new(false);
+        let (seen, since_ns, by_kernel_ns) = std::thread::scope(|threads| {
+            threads.spawn(|| hold(0, &is_over));
+            let since_ns = corun_linux::clock::now_ns() + 5_000_000;
+            std::thread::sleep(Duration::from_millis(200));
+            let (is_filled, throttled_ns) = (cgroup.refills() > refills, cgroup.throttled_ns());
+            let seen = see(&mut host, 1);
+            is_over.store(true, Relaxed);
+            (seen, since_ns, is_filled.then(|| throttled_ns - before_ns))
+        });
+        let parts = *tenant(&seen, host.subject().unwrap()).account.ledger.parts();
+        let gaps = spinner.gaps_ns(since_ns, seen.end_ns);
+        let Some(by_kernel_ns) = by_kernel_ns.filter(|&ns| ns > 0 && gaps == [(since_ns, seen.end_ns)])
+        else {
+            println!("tried again: it was not throttled, or it ran meanwhile");
+            continue;
+        };
+        compared += 1;
+        println!("{parts:?}; the kernel says throttled for {by_kernel_ns} ns");
+        // The clock of a CPU may be a tick old.
+        let off_ns = (by_kernel_ns.saturating_sub(cut_ns)).saturating_sub(parts.throttled_ns)
+            + parts.throttled_ns.saturating_sub(by_kernel_ns);
+        assert!(
+            off_ns < seen.window_ns() / 20,
+            "off by {off_ns} ns, the kernel says {by_kernel_ns}: {parts:?}"
+        );
+    }
+    if compared == 0 {
+        println!("skipped: the machine was too busy for it to use up its quota");
+    }
 }

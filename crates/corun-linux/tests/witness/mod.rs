@@ -280,11 +280,19 @@ impl QuotaCgroup {
         std::fs::write(self.folder.join("cpu.cfs_quota_us"), us.to_string())
     }
 
-    /// For how long the kernel says it was throttled, in nanoseconds.
-    pub fn throttled_ns(&self) -> u64 {
+    fn counted(&self, name: &str) -> Option<u64> {
         let text = std::fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
-        let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
-        field("throttled_time ").or(field("throttled_usec ").map(|us| us * 1000)).unwrap()
+        text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok())
+    }
+
+    /// For how long the kernel says it was throttled, in nanoseconds. It counts a spell when that ends.
+    pub fn throttled_ns(&self) -> u64 {
+        self.counted("throttled_time ").or(self.counted("throttled_usec ").map(|us| us * 1000)).unwrap()
+    }
+
+    /// In how many periods the kernel has filled its quota when that was used up.
+    pub fn refills(&self) -> u64 {
+        self.counted("nr_throttled ").unwrap()
     }
 
     pub fn add(&self, pid: u32) {

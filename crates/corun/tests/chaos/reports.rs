@@ -105,20 +105,8 @@ fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
     let known = Stretch::all(samples).map(|s| s.inside(from, to)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let is_limited = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
     let goes_on = is_limited && Stretch::all(samples).all(|s| s.ended.0 <= to);
-    // A wait that begins throttled and is open at the edge of a window counts as throttled up to there, and is put right in the next.
-    let (before, after) = (waited(samples, from, false), waited(samples, to, goes_on));
-    (known.0.saturating_sub(before), known.1 + after)
-}
-
-/// How long ago the task was last throttled at `at`, if it has not run since, or may have been `throttled` all the time since.
-fn waited(samples: &[Sample], at: u64, throttled: bool) -> u64 {
-    let Some(last) = Stretch::all(samples).filter(|s| s.ended.0 <= at).last() else { return 0 };
-    let runs = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map(|s| s.runs);
-    if throttled || runs(at) == runs(last.ended.0) {
-        at - last.ended.0
-    } else {
-        0
-    }
+    let last = Stretch::all(samples).last().filter(|_| goes_on);
+    (known.0, known.1 + last.map_or(0, |s| to - s.ended.0))
 }
 
 /// Holds a task's ledger against what the witness saw and the kernel counted. `false`: the witness was kept from looking.
