@@ -53,6 +53,8 @@ pub enum Unsure {
     Unwatched,
     /// Something was lost, but when it was is not known well enough.
     Place,
+    /// Something was stolen from its tasks, but how much of that held it up is not known.
+    Part,
     /// What was stolen may have come out of its sleep.
     Spare,
     /// What was lost is more than nothing and less than what starves.
@@ -128,7 +130,7 @@ impl<'a> Parts<'a> {
     /// would have alone. But what was stolen from tasks that never slept kept them from being through in time; of all else that was
     /// stolen it is not known.
     pub fn judge_test(&self, span: &Span) -> Judged {
-        self.slots.judge(span, self.allowed, |slot| slot.lost_by_test_ns)
+        self.slots.judge(span, self.allowed, |slot| slot.lost_by_test(&self.slots.waits))
     }
 }
 
@@ -149,6 +151,8 @@ struct Slot {
     lost_ns: [f64; 3],
     /// Lost by tasks that never slept, at least and most likely; and stolen from all.
     lost_by_test_ns: [f64; 3],
+    /// How long the program can have stood still for other reasons than that tasks that never slept were stolen from.
+    excused_ns: f64,
     waited_ns: f64,
     queued_ns: f64,
     stolen_ns: f64,
@@ -159,6 +163,16 @@ struct Slot {
     life_ns: f64,
     hypervisor: Hypervisor,
     culprits: BTreeMap<Option<TenantId>, f64>,
+}
+
+impl Slot {
+    /// What tests lost in it. A shell computes next to nothing, so of what was stolen from it their ledgers tell little; but while it
+    /// waits and nothing else runs, its test stands still.
+    fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
+        let (from, until) = waits.known(self.start_ns, self.end_ns);
+        let still_ns = waits.stood_still(from, until) - self.excused_ns;
+        self.lost_by_test_ns.map(|ns| ns.max(still_ns))
+    }
 }
 
 impl Slots {
@@ -184,9 +198,14 @@ impl Slots {
     fn close(&mut self) -> Option<Slot> {
         let (window, open) = (std::mem::take(&mut self.window), std::mem::take(&mut self.open));
         let total = window.total();
-        let [least, likely, _] = Loss::of(&without_sleepers(&window), Hints::default()).lost_ns;
+        let awake = without_sleepers(&window);
+        let [least, likely, _] = Loss::of(&awake, Hints::default()).lost_ns;
+        // Nobody queues behind a sibling while none runs. A device works on while tasks wait.
+        let stolen_or_queued_ns = awake.total().stolen_ns + total.queued_ns;
+        let waits_ns = open.waited_ns + total.throttled_ns + open.held_ns;
         (window.end_ns > window.start_ns).then(|| Slot {
             lost_by_test_ns: [least, likely, total.stolen_ns.max(likely)].map(|ns| ns.max(0.0)),
+            excused_ns: (waits_ns - stolen_or_queued_ns).max(0.0) + total.own_ns - total.slack_ns,
             start_ns: window.start_ns as f64,
             end_ns: window.end_ns as f64,
             lost_ns: Loss::of(&window, Hints::default()).lost_ns.map(|ns| ns.max(0.0)),
@@ -438,7 +457,10 @@ impl Sums {
             () if throttled > STARVED && is_placed => Cause::Throttled,
             () if throttled > STARVED => Cause::CannotTell(Unsure::Place),
             () if most > limit && least_likely > STARVED => Cause::CannotTell(Unsure::Spare),
-            () if most > STARVED && likely > limit => Cause::CannotTell(Unsure::Place),
+            () if most > STARVED && likely > limit && open > CLOSE * length => {
+                Cause::CannotTell(Unsure::Place)
+            }
+            () if most > STARVED && likely > limit => Cause::CannotTell(Unsure::Part),
             () if most > STARVED => Cause::CannotTell(Unsure::Spare),
             () if held > STARVED => Cause::CannotTell(Unsure::Held),
             () if is_host_stolen => Cause::CannotTell(Unsure::Hypervisor),

@@ -3,7 +3,9 @@
 //! A ledger says how much of a window was stolen. A run log ([`RunLog`]) says to the microsecond when somebody waited, but not for
 //! whom. Together they say where in a window what was stolen can have been: nowhere but in waits.
 //!
-//! Kept are the sums of waiting at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
+//! The log also says when the program **stood still**: some of its tasks waited for CPUs, and none was on one. Nothing got on then.
+//!
+//! Kept are both sums at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
 //! stretch is off by no more than that at each of its ends.
 //!
 //! Limits: a log that lost events says nothing from then on, and neither does one of more than [`MOST`] instants.
@@ -26,8 +28,17 @@ pub(crate) struct Waits {
     is_over: bool,
     running: BTreeSet<TaskId>,
     waiting: BTreeSet<TaskId>,
-    /// Instants, with how long all tasks had waited by then, summed.
-    sums: Vec<(u64, f64)>,
+    sums: Vec<Sums>,
+}
+
+/// What had been by an instant, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    at_ns: u64,
+    /// How long all tasks had waited, summed.
+    waited_ns: f64,
+    /// How long the program had stood still.
+    still_ns: f64,
 }
 
 impl Waits {
@@ -39,10 +50,10 @@ impl Waits {
         }
         if self.from_ns.is_none() {
             self.from_ns = Some(log.start_ns);
-            self.sums.push((log.start_ns, 0.0));
+            self.sums.push(Sums { at_ns: log.start_ns, ..Sums::default() });
         }
         for event in &log.events {
-            let waited = self.waiting.len();
+            let before = self.state();
             match event.what {
                 What::Runs { .. } => {
                     self.waiting.remove(&event.task);
@@ -61,27 +72,32 @@ impl Waits {
                 }
                 _ => {}
             }
-            if self.waiting.len() != waited {
-                self.note(event.t_ns, waited);
+            if self.state() != before {
+                self.note(event.t_ns, before);
             }
         }
         self.until_ns = self.until_ns.max(log.end_ns);
-        self.note(self.until_ns, self.waiting.len());
+        self.note(self.until_ns, self.state());
     }
 
-    /// So many have waited since the last instant.
-    fn note(&mut self, t_ns: u64, waiting: usize) {
-        let [.., before, last] = self.sums[..] else {
-            let (first_ns, _) = self.sums[0];
-            return self
-                .sums
-                .push((t_ns.max(first_ns), t_ns.saturating_sub(first_ns) as f64 * waiting as f64));
-        };
-        let sum = last.1 + t_ns.saturating_sub(last.0) as f64 * waiting as f64;
-        if last.0 < before.0 + GRAIN_NS {
-            self.sums.pop();
+    /// How many tasks wait, and whether the program stands still.
+    fn state(&self) -> (usize, bool) {
+        (self.waiting.len(), self.running.is_empty() && !self.waiting.is_empty())
+    }
+
+    /// So it has been since the last instant.
+    fn note(&mut self, t_ns: u64, (waiting, is_still): (usize, bool)) {
+        let Some(last) = self.sums.last().copied() else { return };
+        let ns = t_ns.saturating_sub(last.at_ns) as f64;
+        let still_ns = last.still_ns + if is_still { ns } else { 0.0 };
+        let now =
+            Sums { at_ns: t_ns.max(last.at_ns), waited_ns: last.waited_ns + ns * waiting as f64, still_ns };
+        if let [.., before, _] = self.sums[..] {
+            if last.at_ns < before.at_ns + GRAIN_NS {
+                self.sums.pop();
+            }
         }
-        self.sums.push((t_ns.max(last.0), sum));
+        self.sums.push(now);
     }
 
     /// The part of a stretch of time of which it is known when tasks waited.
@@ -97,17 +113,26 @@ impl Waits {
 
     /// How long tasks waited between two instants, summed, as far as it is known.
     pub fn within(&self, from_ns: f64, until_ns: f64) -> f64 {
-        (self.by(until_ns) - self.by(from_ns)).max(0.0)
+        self.grown(from_ns, until_ns, |sums| sums.waited_ns)
     }
 
-    fn by(&self, t_ns: f64) -> f64 {
-        let next = self.sums.partition_point(|(at_ns, _)| (*at_ns as f64) < t_ns);
-        match (next.checked_sub(1).map(|i| self.sums[i]), self.sums.get(next)) {
+    /// How long the program stood still between two instants, as far as it is known.
+    pub fn stood_still(&self, from_ns: f64, until_ns: f64) -> f64 {
+        self.grown(from_ns, until_ns, |sums| sums.still_ns)
+    }
+
+    fn grown(&self, from_ns: f64, until_ns: f64, of: fn(&Sums) -> f64) -> f64 {
+        (self.by(until_ns, of) - self.by(from_ns, of)).max(0.0)
+    }
+
+    fn by(&self, t_ns: f64, of: fn(&Sums) -> f64) -> f64 {
+        let next = self.sums.partition_point(|sums| (sums.at_ns as f64) < t_ns);
+        match (next.checked_sub(1).map(|i| &self.sums[i]), self.sums.get(next)) {
             (None, _) => 0.0,
-            (Some((_, sum)), None) => sum,
-            (Some((before_ns, before)), Some(&(after_ns, after))) => {
-                let part = (t_ns - before_ns as f64) / (after_ns - before_ns).max(1) as f64;
-                before + (after - before) * part
+            (Some(before), None) => of(before),
+            (Some(before), Some(after)) => {
+                let part = (t_ns - before.at_ns as f64) / (after.at_ns - before.at_ns).max(1) as f64;
+                of(before) + (of(after) - of(before)) * part
             }
         }
     }
@@ -152,6 +177,18 @@ mod tests {
         let ended = What::Leaves(Left::Ended);
         waits.push(&log(0, 100, &[(10, 1, PREEMPTED), (20, 2, born), (30, 2, RUNS), (40, 1, ended)]));
         assert_eq!([within(&waits, 0, 100), within(&waits, 20, 30)], [40, 20]);
+    }
+
+    #[test]
+    fn a_program_stands_still_while_a_task_of_it_waits_and_none_runs() {
+        let mut waits = Waits::default();
+        let child = What::Leaves(Left::Waits(For::Child));
+        let runs = [(0, 1, RUNS), (10, 2, RUNS), (20, 1, PREEMPTED), (30, 2, PREEMPTED), (50, 2, RUNS)];
+        waits.push(&log(0, 60, &runs));
+        waits.push(&log(60, 100, &[(60, 1, RUNS), (70, 2, child), (80, 1, child)]));
+        let still =
+            |from, until| (waits.stood_still((from * MS) as f64, (until * MS) as f64) / MS as f64).round();
+        assert_eq!([still(0, 100), still(0, 30), still(40, 100)], [20.0, 0.0, 10.0]);
     }
 
     #[test]

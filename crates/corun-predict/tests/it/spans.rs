@@ -4,7 +4,7 @@ use corun_model::culprit::Share;
 use corun_model::ledger::BlockReasons;
 use corun_model::limits::{CpuQuota, Limits};
 use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
-use corun_model::run_log::{CpuMask, Event, Left, RunLog, What};
+use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
 use corun_predict::spans::{Cause, Judged, Span, Unsure};
 use corun_predict::{Judge, Ruling, MAX_DISTURBANCE};
@@ -234,6 +234,59 @@ fn with_runner(mut seen: Observation) -> Observation {
     own.tasks = 2;
     seen.tasks.push(TaskObservation { id: TaskId(8), account: runner.into(), ..seen.tasks[0].clone() });
     seen
+}
+
+/// A window of a shell that starts one short process after another: each computes for 5 ms, and then it waits for a CPU as long. It computes
+/// next to nothing itself.
+fn of_shell(n: usize) -> Observation {
+    let mut seen = window(n, Does { stolen: 50, ..Does::default() }, None);
+    for child in 0..10 {
+        let parts = Parts { compute_ns: 5 * MS, ..Parts::default() };
+        let account = Account { ledger: Ledger::new(parts, 5 * MS).unwrap(), ..Account::default() };
+        let own = &mut seen.by_tenant[0];
+        own.account.add(&account);
+        own.tasks += 1;
+        let id = TaskId(100 + 10 * n as u32 + child);
+        seen.tasks.push(TaskObservation { id, account: account.into(), ..seen.tasks[0].clone() });
+    }
+    with_runner(seen)
+}
+
+/// What it does in ten windows, and one that runs all the time, or not.
+fn log_of_shell(another_runs: bool) -> RunLog {
+    let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+    let mut events = Vec::new();
+    let mut event =
+        |ms: u64, task, what| events.push(Event { t_ns: BEGIN + ms * MS, task: TaskId(task), what });
+    if another_runs {
+        event(0, 9, runs);
+    }
+    for n in 0..100 {
+        let (at, child) = (10 * n, 100 + n as u32);
+        event(at, child, runs);
+        event(at, 7, What::Leaves(Left::Waits(For::Child)));
+        event(at + 5, child, What::Leaves(Left::Ended));
+        event(at + 5, 7, What::Woken(Waker::Task(TaskId(child))));
+        event(at + 10, 7, runs);
+    }
+    RunLog { start_ns: BEGIN, end_ns: BEGIN + 1_000 * MS, events, ..RunLog::default() }
+}
+
+#[test]
+fn a_test_that_stands_still_while_its_shell_waits_for_a_cpu_is_starved() {
+    let judged = |log: Option<RunLog>| {
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
+        (0..10).for_each(|n| judge.push(&of_shell(n)));
+        log.iter().for_each(|log| judge.push_log(log));
+        judge.parts().unwrap().judge_test(&span(105, 0, 300))
+    };
+    // What the runner waits for says nothing of the test.
+    let still = judged(Some(log_of_shell(false)));
+    assert!(still.cause == Cause::Starved && (0.4..=0.5).contains(&still.lost[0]), "{still:?}");
+    for log in [None, Some(log_of_shell(true))] {
+        let found = judged(log);
+        assert!(matches!(found.cause, Cause::CannotTell(_)), "whether it mattered is not known: {found:?}");
+    }
 }
 
 #[test]

@@ -217,6 +217,10 @@ fn why(judged: &Judged, culprit: Option<&str>) -> String {
                 "up to {} % of its time was lost to others{by}, but the file does not say well enough when it ran",
                 share(most)
             ),
+            Unsure::Part => format!(
+                "up to {} % of its time was taken by others{by}, but how much of that held it up is not known",
+                share(most)
+            ),
             Unsure::Spare => format!(
                 "up to {} % of its time was lost to others{by}, which may have come out of its sleep",
                 share(most)
