@@ -13,7 +13,7 @@ use corun_linux::limits::{explained, start_thread};
 use corun_linux::root::in_words;
 use corun_linux::watcher;
 use corun_model::{Observation, What};
-use corun_session::watch::{Watch, WatchOptions};
+use corun_session::watch::{Close, Watch, WatchOptions};
 use corun_session::{Error, Stop};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error as ThisError;
 
@@ -84,9 +84,14 @@ pub struct Caller<'a> {
     pub doctor: String,
 }
 
+/// How long a scraper that wants the present waits for it.
+const MOST_WAIT: Duration = Duration::from_secs(2);
+
 /// What the threads share.
 struct Shared {
     totals: Arc<Mutex<Totals>>,
+    counted: Condvar,
+    close: Close,
     health: Mutex<Health>,
     ring: Mutex<Option<(u64, u64, u64)>>,
     connections: Arc<Counts>,
@@ -115,6 +120,8 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     // Threads come after that: each has privileges of its own.
     let shared = Arc::new(Shared {
         totals: Arc::new(Mutex::new(Totals::new(config.max_tenants))),
+        counted: Condvar::new(),
+        close: watch.close(),
         health: Mutex::new(Health::new(options.window)),
         ring: Mutex::new(recorder.as_ref().map(Recorder::counts)),
         connections: Arc::new(Counts::default()),
@@ -192,6 +199,9 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
     let now = Instant::now();
     match &*request.path {
         "/metrics" => {
+            if request.query == "now" {
+                count_until_now(shared);
+            }
             let format = Format::accepted(&request.accept);
             Response {
                 status: http::OK,
@@ -215,6 +225,16 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
     }
 }
 
+/// Has the window closed that is open, and waits until it is counted.
+fn count_until_now(shared: &Shared) {
+    let totals = lock(&shared.totals);
+    let before = totals.node.windows;
+    shared.close.ask();
+    let is_open = |totals: &mut Totals| totals.node.windows == before;
+    let waited = shared.counted.wait_timeout_while(totals, MOST_WAIT, is_open);
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
+}
+
 fn own(shared: &Shared) -> Own {
     let connections = &shared.connections;
     Own {
@@ -232,6 +252,7 @@ fn own(shared: &Shared) -> Own {
 
 fn take(shared: &Shared, seen: &Observation, window: Duration) {
     lock(&shared.totals).push(seen);
+    shared.counted.notify_all();
     let untracked = seen.loss.untracked_tasks;
     let mut health = lock(&shared.health);
     health.window(Instant::now(), window);

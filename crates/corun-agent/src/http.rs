@@ -22,6 +22,8 @@ const MOST_HEADERS: usize = 64;
 pub struct Request {
     /// The path, without what is behind a question mark.
     pub path: String,
+    /// What is behind it.
+    pub query: String,
     /// The `Accept` line.
     pub accept: String,
 }
@@ -166,10 +168,12 @@ pub fn parse(bytes: &[u8]) -> Option<Result<(Request, bool), Refused>> {
         Some("HEAD") => true,
         _ => return Some(Err((405, "Method Not Allowed"))),
     };
-    let path = request.path.unwrap_or("/").split('?').next().unwrap_or("/").to_owned();
+    let target = request.path.unwrap_or("/");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (path, query) = (path.to_owned(), query.to_owned());
     let accept = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("accept"));
     let accept = accept.map(|h| String::from_utf8_lossy(h.value).into_owned()).unwrap_or_default();
-    Some(Ok((Request { path, accept }, is_head)))
+    Some(Ok((Request { path, query, accept }, is_head)))
 }
 
 fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {

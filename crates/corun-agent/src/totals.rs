@@ -1,8 +1,9 @@
 //! Counters of an agent: what all windows so far came to, for a bounded number of tenants.
 //!
-//! A tenant has series of its own once it has been seen for [`GROWN_UP_NS`], or since the agent began, as long as there is room. What
-//! has none is summed in `other`, so nothing is missing from the sums. Threads of the kernel are one tenant, and so is corun. A
-//! tenant that ends keeps its series for [`LINGER_NS`], so that its last moments are scraped, and then they end together.
+//! A tenant has series of its own as long as there is room: at once where somebody gave it a name by which it is asked for, as a
+//! container or a step of Slurm has; any other once it has been seen for [`GROWN_UP_NS`], or since the agent began. What has none is
+//! summed in `other`, so nothing is missing from the sums. Threads of the kernel are one tenant, and so is corun. A tenant that ends
+//! keeps its series for [`LINGER_NS`], so that its last moments are scraped, and then they end together.
 
 use crate::blame::Blame;
 use crate::label;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 pub const CATEGORIES: [&str; 9] =
     ["compute", "spin", "block", "steal", "throttled", "stopped", "frozen", "parked", "unknown"];
 
-/// How long a tenant lives before it has series of its own: a build has thousands that live for less.
+/// How long a process group, a unit or another cgroup lives before it has series of its own: a build has thousands that live for
+/// less.
 pub const GROWN_UP_NS: u64 = 3_000_000_000;
 /// How long the series of a tenant stay after its end.
 pub const LINGER_NS: u64 = 120_000_000_000;
@@ -177,7 +179,9 @@ impl Totals {
             },
             None => match label::shared(tenant.kind) {
                 Some(word) => Place::Shared(word),
-                None if is_first || self.labels.contains_key(&tenant.key) => self.own(tenant),
+                None if is_first || is_asked_for(tenant.kind) || self.labels.contains_key(&tenant.key) => {
+                    self.own(tenant)
+                }
                 None => Place::Young { since_ns: seen.start_ns },
             },
         };
@@ -272,6 +276,12 @@ impl Totals {
             }
         }
     }
+}
+
+/// Whether whoever made it asks for it by its name, from its first moment on.
+fn is_asked_for(kind: TenantKind) -> bool {
+    use TenantKind::{Container, Pod, SlurmStep, Vm, VmIo};
+    matches!(kind, Container | Pod | SlurmStep | Vm | VmIo)
 }
 
 impl Series {

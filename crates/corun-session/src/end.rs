@@ -8,7 +8,7 @@ use corun_model::{HostError, Observation, TaskId, TenantId};
 use std::time::Duration;
 
 /// How long one look for an end may wait.
-const LOOK: Duration = Duration::from_millis(25);
+pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
 /// How long a command has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Watch: everybody on this machine, window by window, for as long as one likes. Nothing is summed up, so nothing grows.
 
-use crate::end::{next_window, EndConditions, Ended};
+use crate::end::{next_window, EndConditions, Ended, LOOK};
 use crate::error::Error;
 use crate::stop::Stop;
 use crate::target::Target;
@@ -8,6 +8,8 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{Host, HostError, Machine, Observation, Unavailable};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What goes on for months is to be small: room for so many tasks where there are few, 0.9 KB each.
@@ -34,12 +36,24 @@ impl Default for WatchOptions {
     }
 }
 
+/// Has a window of a [`Watch`] closed before its time. Clones ask the same one, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Close(Arc<AtomicBool>);
+
+impl Close {
+    /// Asks for it. It is done at the next look, within 25 ms.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Everybody on this machine: an iterator over windows that ends when it is asked to.
 pub struct Watch {
     watcher: Watcher,
     end: EndConditions,
     ended: Option<Ended>,
     window: Duration,
+    close: Close,
     description: String,
     unavailable: Vec<Unavailable>,
 }
@@ -66,6 +80,7 @@ impl Watch {
             end: EndConditions { running: None, end_ns: None, stop: stop.clone() },
             ended: None,
             window: options.window,
+            close: Close::default(),
             description: armed.description,
             unavailable,
         })
@@ -96,9 +111,21 @@ impl Watch {
         self.window = window;
     }
 
+    /// What has its windows closed before their time.
+    pub fn close(&self) -> Close {
+        self.close.clone()
+    }
+
     fn window(&mut self) -> Result<Observation, HostError> {
-        self.ended = self.end.wait(&mut self.watcher, self.window)?;
-        self.watcher.observe()
+        let end_ns = self.watcher.now_ns() + self.window.as_nanos() as u64;
+        loop {
+            let left = Duration::from_nanos(end_ns.saturating_sub(self.watcher.now_ns()));
+            self.ended = self.end.wait(&mut self.watcher, left.min(LOOK))?;
+            let is_closed = self.close.0.swap(false, Ordering::Relaxed);
+            if is_closed || left <= LOOK || self.ended.is_some() {
+                return self.watcher.observe();
+            }
+        }
     }
 }
 

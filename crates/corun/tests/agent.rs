@@ -200,6 +200,21 @@ fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
 }
 
 #[test]
+fn who_asks_for_the_present_does_not_get_the_window_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("agent.toml");
+    fs::write(&config, "window = \"60s\"\n").unwrap();
+    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
+    let windows = |path| {
+        let text = agent.get(path).1;
+        let line = text.lines().find_map(|l| l.strip_prefix("corun_windows_total ")).unwrap();
+        line.parse::<f64>().unwrap()
+    };
+    let before = windows("/metrics");
+    assert!(windows("/metrics?now") > before, "the window of a minute is still open");
+}
+
+#[test]
 fn the_unit_is_as_closed_as_it_says() {
     let unit = packaging("systemd/corun-agent.service");
     // 3.0 as systemd counts.

@@ -1,20 +1,20 @@
-//! The sentence that a Slurm job gets into its comment, on a real Slurm: a controller and a node on this machine, and an agent.
+//! The sentence that a Slurm job gets into its comment, on a real Slurm: a controller and two nodes on this machine, and an agent.
 //!
-//! `CORUN_JOBS` says how many jobs there are (8), four at a time. Needs root, and of Debian slurmctld, slurmd, slurm-client, munge and curl.
+//! `CORUN_JOBS` says how many jobs there are (8), four at a time, of five to eight seconds. Needs root, and of Debian slurmctld, slurmd, slurm-client, munge and curl.
 
 mod serving;
 
-use serde_json::Value;
-use serving::{run, said, Agent};
+use serving::{said, Agent};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const NODE: &str = "corun-test-node";
+const NODES: [&str; 2] = ["corun-test-node1", "corun-test-node2"];
 
-/// A cluster of one node; ended when dropped.
+/// A cluster of these nodes; ended when dropped.
 struct Cluster {
     folder: PathBuf,
     daemons: Vec<Child>,
@@ -30,9 +30,11 @@ impl Drop for Cluster {
         }
         // slurmd leaves its cgroups.
         for tree in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            let top = tree.path().join(format!("slurm_{NODE}"));
-            let _ = fs::remove_dir(top.join("uid_0"));
-            let _ = fs::remove_dir(top);
+            for node in NODES {
+                let top = tree.path().join(format!("slurm_{node}"));
+                let _ = fs::remove_dir(top.join("uid_0"));
+                let _ = fs::remove_dir(top);
+            }
         }
     }
 }
@@ -45,14 +47,15 @@ impl Cluster {
     fn start(folder: &Path, metrics: &str) -> Cluster {
         let name = String::from_utf8(Command::new("hostname").output().unwrap().stdout).unwrap();
         let (name, at) = (name.trim(), folder.display());
-        for made in ["state", "spool", "munge"] {
+        for made in ["state", "munge"] {
             fs::create_dir(folder.join(made)).unwrap();
         }
         let packaging =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm").canonicalize().unwrap();
         let epilog = folder.join("epilog");
         let script = format!(
-            "#!/bin/sh\nexport PATH=/usr/bin:/bin CORUN_METRICS=http://{metrics}/metrics\nexec {}/corun-task-epilog\n",
+            "#!/bin/sh\nexport PATH=/usr/bin:/bin CORUN_METRICS='http://{metrics}/metrics?now'\nbegan=$(date +%s%N)\n\
+             {}/corun-task-epilog\necho $(($(date +%s%N) - began)) >>{at}/took\n",
             packaging.display()
         );
         fs::write(&epilog, script).unwrap();
@@ -62,16 +65,21 @@ impl Cluster {
         fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
         let config = format!(
             "ClusterName=corun\nSlurmctldHost={name}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n\
-             AuthInfo=socket={at}/munge/socket\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool\n\
-             SlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd.pid\nSlurmctldPort={}\n\
+             AuthInfo=socket={at}/munge/socket\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool-%n\n\
+             SlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd-%n.pid\nSlurmctldPort={}\n\
              ProctrackType=proctrack/cgroup\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
              SelectTypeParameters=CR_CPU\nMpiDefault=none\nReturnToService=2\nMinJobAge=3600\n\
              SlurmdParameters=config_overrides\nTaskEpilog={at}/epilog\n\
-             NodeName={NODE} NodeHostname={name} NodeAddr=127.0.0.1 Port={} CPUs=4 RealMemory=500\n\
-             PartitionName=all Nodes={NODE} Default=YES MaxTime=INFINITE State=UP\n",
+             PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
             free_port(),
-            free_port()
         );
+        let node = |node| {
+            let port = free_port();
+            format!(
+                "NodeName={node} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=500\n"
+            )
+        };
+        let config = config + &NODES.map(node).concat();
         fs::write(folder.join("slurm.conf"), config).unwrap();
         fs::write(folder.join("cgroup.conf"), "CgroupAutomount=yes\nConstrainCores=no\n").unwrap();
         let mut cluster = Cluster { folder: folder.to_owned(), daemons: Vec::new() };
@@ -81,8 +89,11 @@ impl Cluster {
         cluster.daemon(munged.args(["socket", "pid-file", "log-file", "seed-file"].map(munge)));
         let controller = &mut cluster.slurm("/usr/sbin/slurmctld");
         cluster.daemon(controller.args(["-D", "-c"]));
-        let node = &mut cluster.slurm("/usr/sbin/slurmd");
-        cluster.daemon(node.args(["-D", "-N", NODE]));
+        for node in NODES {
+            fs::create_dir(folder.join(format!("spool-{node}"))).unwrap();
+            let daemon = &mut cluster.slurm("/usr/sbin/slurmd");
+            cluster.daemon(daemon.args(["-D", "-N", node]));
+        }
         cluster
     }
 
@@ -100,11 +111,12 @@ impl Cluster {
         String::from_utf8(self.slurm(program).args(args).output().unwrap().stdout).unwrap()
     }
 
-    /// Whether the node takes jobs, before patience ends.
+    /// Whether the nodes take jobs, before patience ends.
     fn is_up(&self) -> bool {
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
-            if self.told("sinfo", &["--noheader", "--format=%T"]).trim() == "idle" {
+            let states = self.told("sinfo", &["--noheader", "--Node", "--format=%T"]);
+            if states.lines().filter(|state| *state == "idle").count() == NODES.len() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -113,19 +125,49 @@ impl Cluster {
     }
 }
 
-/// What others took of what the job wanted, in per cent, from the ring.
-fn lost_percent(ring: &str, job: &str) -> f64 {
-    let output = run(&["profile", "--from", ring, "--tenant", &format!("slurm {job}.batch"), "--json", "-"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let subject = &report["subject"];
-    let ns = |of: &str| subject["ledger"][of].as_u64().unwrap_or(0);
-    let others = subject["culprits"].as_array().unwrap().iter();
-    let others =
-        others.filter(|c| c["tenant"]["id"] != subject["tenant"]["id"] && c["tenant"]["kind"] != "idle");
-    let taken: u64 = others.map(|c| c["steal_ns"].as_u64().unwrap()).sum();
-    let wanted = ns("compute_ns") + ns("spin_ns") + ns("steal_ns") + ns("throttled_ns");
-    100.0 * (taken + subject["unattributed_ns"].as_u64().unwrap()) as f64 / wanted as f64
+/// What others took of a job, and what it wanted, in seconds.
+#[derive(Clone, Copy)]
+struct Share {
+    lost: f64,
+    wanted: f64,
+}
+
+impl Share {
+    fn percent(self) -> f64 {
+        100.0 * self.lost / self.wanted
+    }
+
+    /// What the rest of a sentence says, from its share on.
+    fn said(sentence: &str) -> Option<Share> {
+        let percent: f64 = sentence.split(' ').next()?.parse().ok()?;
+        let wanted: f64 = sentence.rsplit_once('(')?.1.strip_suffix(" s wanted)")?.parse().ok()?;
+        Some(Share { lost: percent / 100.0 * wanted, wanted })
+    }
+}
+
+/// What the ledgers of a job come to in the agent's counters: of its steps and of what runs in none of them. One that waits for
+/// another loses nothing.
+fn ledger(metrics: &str, job: u64) -> Share {
+    let (whole, step) = (format!("slurm {job}"), format!("slurm {job}."));
+    let is_its = |name: &str| name == whole || name.starts_with(&step);
+    let label = |line: &str, name: &str| {
+        line.split_once(&format!("{name}=\"")).map(|(_, rest)| rest.split('"').next().unwrap().to_owned())
+    };
+    let mut sum = Share { lost: 0.0, wanted: 0.0 };
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let seconds: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        let of = |name: &str| label(line, name).is_some_and(|who| is_its(&who));
+        if line.starts_with("corun_tenant_seconds_total{") && of("tenant") {
+            let category = label(line, "category").unwrap();
+            let is_wanted = ["compute", "spin", "steal", "throttled"].contains(&&*category);
+            sum.wanted += if is_wanted { seconds } else { 0.0 };
+        } else if line.starts_with("corun_blame") && of("victim") {
+            let culprit = label(line, "culprit").unwrap_or_default();
+            let is_other = !is_its(&culprit) && culprit != "self" && culprit != "idle";
+            sum.lost += if is_other { seconds } else { 0.0 };
+        }
+    }
+    sum
 }
 
 #[test]
@@ -144,46 +186,68 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
     let folder = tempfile::tempdir().unwrap();
     // munged looks at who may write to its folders.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));
-    let ring = ring.to_str().unwrap();
-    fs::write(
-        &config,
-        format!("window = \"200ms\"\n[ring]\nfolder = {ring:?}\nsize = \"64MiB\"\ninterval = \"200ms\"\n"),
-    )
-    .unwrap();
-    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
+    let agent = Agent::start(&[]);
     let cluster = Cluster::start(folder.path(), &agent.address);
     if !cluster.is_up() {
         return println!("skipped: slurmd cannot work here: {}", cluster.told("scontrol", &["show", "node"]));
     }
     let script = folder.path().join("job");
-    fs::write(&script, "#!/bin/sh\nend=$(($(date +%s) + 12))\nwhile [ $(date +%s) -lt $end ]; do :; done\n")
+    fs::write(&script, "#!/bin/sh\nend=$(($(date +%s) + $1))\nwhile [ $(date +%s) -lt $end ]; do :; done\n")
         .unwrap();
     let jobs: u64 = std::env::var("CORUN_JOBS").map_or(8, |n| n.parse().unwrap());
-    for _ in 0..jobs {
-        let output = cluster.slurm("sbatch").args(["-n1", "-o", "/dev/null"]).arg(&script).output().unwrap();
+    for job in 0..jobs {
+        let mut command = cluster.slurm("sbatch");
+        command.args(["-n1", "-o", "/dev/null"]).arg(&script).arg((5 + job % 4).to_string());
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
     }
     let until = Instant::now() + Duration::from_secs(120 + 20 * jobs);
+    // Series end two minutes after their job, with what they came to.
+    let mut ledgers = vec![Share { lost: 0.0, wanted: 0.0 }; jobs as usize];
+    let mut look = |path| {
+        let metrics = agent.get(path).1;
+        for (job, known) in (1..).zip(&mut ledgers) {
+            let now = ledger(&metrics, job);
+            *known = if now.wanted > known.wanted { now } else { *known };
+        }
+    };
     while !cluster.told("squeue", &["--noheader"]).trim().is_empty() {
         assert!(Instant::now() < until, "{}", cluster.told("squeue", &[]));
+        look("/metrics");
         std::thread::sleep(Duration::from_millis(500));
     }
-    // What was seen last is on the disk.
-    std::thread::sleep(Duration::from_secs(1));
-    let mut worst: f64 = 0.0;
-    for job in 1..=jobs {
+    look("/metrics?now");
+    let (mut worst, mut most_after) = (0.0f64, 0.0f64);
+    let mut nodes = BTreeSet::new();
+    for (job, whole) in (1..=jobs).zip(ledgers) {
         let shown = cluster.told("scontrol", &["show", "job", &job.to_string()]);
         let comment = shown
             .lines()
             .find_map(|l| l.trim().strip_prefix("Comment="))
             .unwrap_or_else(|| panic!("{shown}"));
-        let sentence =
-            comment.strip_prefix(&format!("{NODE}: corun: lost ")).unwrap_or_else(|| panic!("{comment}"));
-        let percent: f64 = sentence.split(' ').next().unwrap().parse().unwrap();
-        let ledger = lost_percent(ring, &job.to_string());
-        worst = worst.max((percent - ledger).abs());
-        assert!((percent - ledger).abs() < 10.0, "job {job}: {comment}, and {ledger:.1} % in the ledger");
+        let (node, sentence) = comment.split_once(": corun: lost ").unwrap_or_else(|| panic!("{comment}"));
+        nodes.insert(NODES.iter().position(|n| *n == node).unwrap_or_else(|| panic!("{comment}")));
+        let said = Share::said(sentence).unwrap_or_else(|| panic!("{comment}"));
+        // What came after the sentence is the rest of the epilog. Of all before it, both say the same, but for what is rounded.
+        let after = Share { lost: whole.lost - said.lost, wanted: whole.wanted - said.wanted };
+        let rounded = 0.05 + 0.0005 * whole.wanted + 0.05;
+        let is_same = after.lost > -rounded && after.lost < after.wanted + rounded;
+        let (percent, seconds) = (whole.percent(), whole.wanted);
+        let text = format!("job {job}: {comment}; in the ledger {percent:.2} % ({seconds:.2} s wanted)");
+        println!("{text}");
+        assert!(is_same, "{text}");
+        worst = worst.max((said.percent() - percent).abs());
+        most_after = most_after.max(after.wanted);
     }
-    println!("{jobs} jobs: at most {worst:.2} points between sentence and ledger");
+    assert_eq!(nodes.len(), NODES.len(), "all jobs ran on one node");
+    println!(
+        "{jobs} jobs: at most {worst:.2} points between sentence and ledger, which has up to {most_after:.2} s more, of the epilog"
+    );
+    let took = fs::read_to_string(folder.path().join("took")).unwrap();
+    let mut took: Vec<f64> = took.lines().map(|ns| ns.parse::<f64>().unwrap() / 1e6).collect();
+    assert_eq!(took.len() as u64, jobs, "each job ran its epilog");
+    took.sort_by(f64::total_cmp);
+    let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
+    let over = took.iter().filter(|ms| **ms > 50.0).count();
+    println!("the epilog took {median:.0} ms (median), {most:.0} ms at most; {over} took more than 50 ms");
 }

@@ -189,6 +189,28 @@ fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
 }
 
 #[test]
+fn whoever_is_asked_for_by_name_has_series_from_its_first_moment_on() {
+    let totals = totals(1_000);
+    let exposition = exposition(&totals);
+    totals.lock().unwrap().push(&window(0, 2));
+    let mut seen = window(1, 4);
+    seen.tenants[2].kind = corun_model::TenantKind::SlurmStep;
+    seen.tenants[2].name = "slurm 47.batch".into();
+    totals.lock().unwrap().push(&seen);
+    let text = exposition.encode(Format::Prometheus);
+    let samples = samples(&text);
+    let all_ns = seen.by_tenant[2].account.ledger.total_ns();
+    let is_its = |(name, labels): &(String, BTreeMap<String, String>)| {
+        name == "corun_tenant_seconds_total" && labels["tenant"] == "slurm 47.batch"
+    };
+    let seconds: f64 = samples.iter().filter(|(series, _)| is_its(series)).map(|(_, s)| s).sum();
+    assert!((seconds - all_ns as f64 / 1e9).abs() < 1e-9, "{seconds} s of {all_ns} ns");
+    assert!(text.contains(r#"victim="web-1.service",culprit="slurm 47.batch""#), "{text}");
+    assert!(!text.contains("web-3.service"), "a unit is young: {text}");
+    check_sums(&text);
+}
+
+#[test]
 fn every_metric_is_described_and_has_the_labels_that_it_says() {
     let totals = totals(10);
     totals.lock().unwrap().push(&window(0, 40));
