@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`root`] | reading small kernel files under a root path |
 //! | [`cpulist`], [`topology`] | the machine's shape from sysfs |
+//! | [`energy`] | what the machine took in joules |
 //! | [`figures`] | its cache sizes, clock and tick |
 //! | [`cgroup`] | the cgroup trees, memberships, ids, quotas and throttling |
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
@@ -45,6 +46,7 @@ pub mod cpustat;
 pub mod dedicated;
 mod descriptors;
 pub mod doctor;
+pub mod energy;
 pub mod figures;
 pub mod freezer;
 pub mod interrupt;

@@ -2,6 +2,7 @@
 
 use crate::counters::Counters;
 use crate::culprit::Culprits;
+use crate::energy::Energy;
 use crate::events::Events;
 use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
@@ -37,6 +38,8 @@ pub struct Observation {
     pub limits: Limits,
     /// What the host below or the interrupts took, when the machine tells.
     pub machine: MachineTime,
+    /// What the machine's energy counters counted; where nobody was asked to read them, nothing is known.
+    pub energy: Energy,
     /// What was lost.
     pub loss: Loss,
     /// What cannot be seen here, and why.
@@ -337,6 +340,7 @@ impl Observation {
             irq_ns: add(self.machine.irq_ns, next.machine.irq_ns),
             softirq_ns: add(self.machine.softirq_ns, next.machine.softirq_ns),
         };
+        self.energy = self.energy.plus(&next.energy);
         self.loss.events += next.loss.events;
         self.loss.unknown_ns += next.loss.unknown_ns;
         self.loss.revised_ns += next.loss.revised_ns;

@@ -147,6 +147,7 @@ impl Recording {
             cpus: window.cpus.clone(),
             limits: Limits { tasks: Vec::new(), quotas: window.limits.quotas.clone() },
             machine: window.machine,
+            energy: window.energy,
             loss: window.loss,
             unavailable: window.unavailable.clone(),
         }

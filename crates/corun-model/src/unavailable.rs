@@ -125,7 +125,7 @@ whats! {
     WakeUpTime = "what a wake-up takes",
     /// Windows in which the subject ran alone.
     DedicatedWindows = "dedicated windows",
-    /// What a run took of the battery.
+    /// What a run took in joules, of a modelled machine or of this one.
     Energy = "energy",
     /// Figures of a modelled machine that nobody measured.
     MachineFigures = "figures of the machine",
@@ -172,6 +172,7 @@ impl What {
                 | What::ShortTasks
                 | What::Events
                 | What::Yields
+                | What::Energy
         )
     }
 }

@@ -188,6 +188,8 @@ pub enum Why {
     /// What the tasks of a cgroup do is not recorded.
     CgroupNotRecorded,
 
+    /// No counter tells this machine's energy.
+    NoEnergy(NoEnergy),
     /// Nobody measured what power this machine takes.
     PowerNotMeasured,
     /// A machine file says nothing of power.
@@ -247,6 +249,24 @@ pub enum NoCounters {
         /// The kernel's error.
         error: String,
     },
+}
+
+/// Why this machine's energy cannot be told. Its `Display` is the reason, with what would help.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoEnergy {
+    /// Nothing here counts it.
+    NoCounter,
+    /// powercap's counters may be read by root only.
+    RootOnly,
+    /// perf's power PMU may be read by who may count whole CPUs.
+    WholeCpusForbidden,
+    /// A counter could not be read.
+    Unreadable {
+        /// The error, in words.
+        error: String,
+    },
+    /// A counter is shown and does not count.
+    StandsStill,
 }
 
 /// Why a thread may not be real-time. Its `Display` is the reason with what would help.

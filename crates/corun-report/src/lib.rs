@@ -15,6 +15,7 @@ pub mod answer;
 pub mod category;
 pub mod control;
 pub mod doctor;
+mod energy;
 pub mod html;
 pub mod json;
 pub mod names;

@@ -21,6 +21,7 @@ use crate::subject_watch::split_spinning;
 use crate::target::pids;
 pub use advice::Advised;
 use advice::Advisor;
+use corun_linux::energy::EnergyMeter;
 use corun_linux::probe::LiveOptions;
 use corun_linux::shares::Shares;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -123,6 +124,7 @@ pub struct Plan {
     protected: Protected,
     spin: Option<SpinSampler>,
     counting: Option<Counting>,
+    energy: EnergyMeter,
     first: Observation,
     notices: Vec<Notice>,
     unavailable: Vec<Unavailable>,
@@ -149,6 +151,7 @@ impl Plan {
         let (mut watcher, mut unavailable) = Watcher::start(&root, live, None)?;
         watcher.advance(FIRST_LOOK_NS)?;
         let mut first = watcher.observe()?;
+        let energy = EnergyMeter::start(&root);
         // Whose tasks are there is known now; what they did is counted from here.
         counting.iter_mut().for_each(|c| c.read(&mut first));
         let protected = Protected::new(&root, &options.protect, acts);
@@ -169,6 +172,7 @@ impl Plan {
             protected,
             spin,
             counting,
+            energy,
             first,
             notices: Vec::new(),
             unavailable,
@@ -243,6 +247,7 @@ impl Plan {
             protected: self.protected,
             spin: self.spin,
             counting: self.counting,
+            energy: self.energy,
             begin_ns,
             notices,
             unavailable: self.unavailable,
@@ -271,6 +276,7 @@ pub struct Control {
     spin: Option<SpinSampler>,
     /// Where the policy needs hardware counters.
     counting: Option<Counting>,
+    energy: EnergyMeter,
     shares: Shares,
     /// Of programs that share a page; `None` in a dry run.
     advisor: Option<Advisor>,
@@ -360,6 +366,7 @@ impl Control {
     fn observe(&mut self) -> Result<Observation, HostError> {
         let mut seen = self.host.observe()?;
         self.counting.iter_mut().for_each(|c| c.read(&mut seen));
+        self.energy.fill(&mut seen);
         self.controller.look(&mut seen, |seen, tenant| self.protected.refuses(seen, tenant));
         let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
         split_spinning(&mut self.spin, &mut seen, covers);

@@ -10,6 +10,7 @@ use crate::target::{release, Target};
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::counters::live::Precision;
 use corun_linux::counters::Theme;
+use corun_linux::energy::EnergyMeter;
 use corun_linux::launch::Running;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
@@ -45,6 +46,7 @@ pub struct ProfileOptions {
 pub struct Profile {
     watcher: Watcher,
     counting: Option<Counting>,
+    energy: EnergyMeter,
     end: EndConditions,
     ended: Option<Ended>,
     description: String,
@@ -84,6 +86,7 @@ impl Profile {
         };
         let kernel_counts = corun_bpf::Probe::count_costs();
         let (watcher, mut unavailable) = stop.at_once(|| Watcher::start(&root, live, options.source))?;
+        let energy = EnergyMeter::start(&root);
         if is_traced && watcher.source() == Source::Schedstat {
             let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
             let why = of_ebpf.map_or(Why::CannotBeHad, |u| u.why.clone());
@@ -110,6 +113,7 @@ impl Profile {
             judge: watcher.subject().map(|subject| Judge::new(subject, MAX_DISTURBANCE)),
             watcher,
             counting,
+            energy,
             end: EndConditions { running, end_ns, stop: stop.clone() },
             ended: None,
             description: armed.description,
@@ -174,6 +178,7 @@ impl Profile {
         if let Some(counting) = &mut self.counting {
             counting.read(&mut seen);
         }
+        self.energy.fill(&mut seen);
         self.judge.iter_mut().for_each(|judge| judge.push(&seen));
         self.recording.push(seen.clone());
         self.slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));

@@ -9,7 +9,8 @@ use crate::root::{ReadError, Root};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-const DEVICES: &str = "/sys/bus/event_source/devices";
+/// Where PMUs describe themselves.
+pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// The fields of one PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]

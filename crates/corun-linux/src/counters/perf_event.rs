@@ -36,6 +36,8 @@ pub enum Whose {
     Mine,
     /// Another thread's.
     Task(u32),
+    /// Everybody's on the socket of this CPU: for a PMU that counts sockets.
+    Cpu(u32),
 }
 
 /// Events of one task that are counted together. Dropped, nobody counts them any more.
@@ -112,7 +114,13 @@ impl Group {
 }
 
 fn open(event: &Event, whose: Whose, manner: CountOptions, leader: Option<RawFd>) -> Result<OwnedFd, i32> {
-    let mut flags = EXCLUDE_HYPERVISOR;
+    let (pid, cpu) = match whose {
+        Whose::Mine => (0, -1),
+        Whose::Task(tid) => (tid as libc::pid_t, -1),
+        Whose::Cpu(cpu) => (-1, cpu as libc::c_int),
+    };
+    // A socket's PMU cannot leave anybody out, and refuses to be asked for it.
+    let mut flags = if cpu < 0 { EXCLUDE_HYPERVISOR } else { 0 };
     flags |= if manner.kernel { 0 } else { EXCLUDE_KERNEL };
     flags |= if manner.inherit { INHERIT } else { 0 };
     flags |= if leader.is_none() { DISABLED } else { 0 };
@@ -126,13 +134,9 @@ fn open(event: &Event, whose: Whose, manner: CountOptions, leader: Option<RawFd>
         flags,
         ..PerfEventAttr::default()
     };
-    let pid = match whose {
-        Whose::Mine => 0,
-        Whose::Task(tid) => tid as libc::pid_t,
-    };
-    let (any_cpu, leader) = (-1, leader.unwrap_or(-1));
+    let leader = leader.unwrap_or(-1);
     // SAFETY: attr is a valid structure of the size that it states.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, pid, any_cpu, leader, CLOSE_ON_EXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, pid, cpu, leader, CLOSE_ON_EXEC) };
     match RawFd::try_from(fd) {
         // SAFETY: the descriptor was just opened and is nobody else's.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

@@ -2,12 +2,14 @@
 
 use super::{line, Finding, Findings, Part, Privileges, Probes};
 use crate::counters::refusal::name_of;
-use crate::counters::{Plan, Theme};
+use crate::counters::{self, Theme};
 use crate::cpustat::{self, CpuStat};
+use crate::energy::Plan;
 use crate::namespaces;
 use crate::procfs;
 use crate::root::Root;
 use corun_model::duration::human_ns;
+use corun_model::why::NoEnergy;
 
 pub(super) const EBPF: &str = "eBPF";
 pub(super) const BTF: &str = "kernel types (BTF)";
@@ -18,7 +20,7 @@ pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Fi
     let mut f = Findings::of(Part::See);
     ebpf(&mut f, root, probes, who);
     tracing(&mut f, root, who);
-    counters(&mut f, root, probes);
+    hardware_counters(&mut f, root, probes);
     software_clock(&mut f, probes);
     schedstat(&mut f, root);
     pressure(&mut f, root);
@@ -82,9 +84,9 @@ fn tracing(f: &mut Findings, root: &Root, who: &Privileges) {
     }
 }
 
-fn counters(f: &mut Findings, root: &Root, probes: &Probes) {
+fn hardware_counters(f: &mut Findings, root: &Root, probes: &Probes) {
     const WHAT: &str = "hardware counters";
-    let plan = match Plan::make(root, &Theme::ALL, &probes.counting) {
+    let plan = match counters::Plan::make(root, &Theme::ALL, &probes.counting) {
         Ok(plan) => plan,
         Err(refusal) => return f.no(WHAT, refusal.to_string(), refusal.optional_remedy()),
     };
@@ -176,21 +178,15 @@ fn energy(f: &mut Findings, root: &Root, who: &Privileges) {
     const WHAT: &str = "energy (RAPL)";
     let paranoid = line(root, "/proc/sys/kernel/perf_event_paranoid").and_then(|p| p.parse::<i32>().ok());
     let counts_whole_cpus = who.has_or_admin(Privileges::PERFMON) || paranoid.is_some_and(|p| p <= 0);
-    let zone = "/sys/class/powercap/intel-rapl:0/energy_uj";
-    let pmu = root.has("/sys/bus/event_source/devices/power");
-    match root.read(zone) {
-        Ok(_) => f.yes(WHAT, "powercap counts the package's energy"),
-        Err(e) if e.is_forbidden() => f.no(WHAT, "powercap is readable by root only", "run as root"),
-        Err(_) if pmu && counts_whole_cpus => f.yes(WHAT, "the perf power PMU counts the package's energy"),
-        Err(_) if pmu => f.no(
-            WHAT,
-            "the perf power PMU counts the package's energy, but not for this user",
-            "run as root, or give corun CAP_PERFMON",
-        ),
-        Err(_) => f.no(
-            WHAT,
-            "neither powercap nor a perf power PMU is here",
-            "use a physical machine with an Intel or AMD CPU and its RAPL driver",
-        ),
+    let seen = Plan::make(root).and_then(|plan| match plan.is_perf() && !counts_whole_cpus {
+        true => Err(NoEnergy::WholeCpusForbidden),
+        false => Ok(plan),
+    });
+    match seen {
+        Ok(plan) => {
+            let means = if plan.is_perf() { "perf's power PMU" } else { "powercap" };
+            f.yes(WHAT, format!("{means} counts that of the machine: {}", plan.names().join(", ")));
+        }
+        Err(why) => f.no(WHAT, why.reason(), why.remedy()),
     }
 }

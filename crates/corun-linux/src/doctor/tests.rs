@@ -69,6 +69,8 @@ fn server() -> Made {
         ("/sys/kernel/btf/vmlinux", "BTF"),
         ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
         ("/sys/kernel/sched_ext/state", "disabled\n"),
+        ("/sys/class/powercap/intel-rapl:0/name", "package-0\n"),
+        ("/sys/class/powercap/intel-rapl:0/max_energy_range_uj", "262143328850\n"),
         ("/sys/class/powercap/intel-rapl:0/energy_uj", "5\n"),
         ("/sys/devices/system/cpu/online", "0\n"),
     ])
@@ -148,12 +150,25 @@ fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
 
 #[test]
 fn energy_is_seen_by_who_may_count_whole_cpus() {
-    let m = Made::new(&[("/sys/bus/event_source/devices/power/type", "9\n")]);
-    m.put("/proc/sys/kernel/perf_event_paranoid", "2\n");
-    let energy = |m: &Made| of(&m.examine(&NONE), "energy (RAPL)").answer;
-    assert_eq!(energy(&m), Answer::No);
+    let m = Made::new(&[("/proc/sys/kernel/perf_event_paranoid", "2\n")]);
+    for (file, text) in [
+        ("type", "9\n"),
+        ("cpumask", "0\n"),
+        ("format/event", "config:0-7\n"),
+        ("events/energy-pkg", "event=0x02\n"),
+        ("events/energy-pkg.scale", "2.3283064365386962890625e-10\n"),
+        ("events/energy-pkg.unit", "Joules\n"),
+    ] {
+        m.put(&format!("/sys/bus/event_source/devices/power/{file}"), text);
+    }
+    let energy = |m: &Made| of(&m.examine(&NONE), "energy (RAPL)").clone();
+    assert_eq!(energy(&m).found, "perf's power PMU counts energy, but not for this user");
     m.put("/proc/sys/kernel/perf_event_paranoid", "0\n");
-    assert_eq!(energy(&m), Answer::Yes);
+    assert_eq!(energy(&m).found, "perf's power PMU counts that of the machine: package");
+    assert_eq!(
+        of(&server().examine(&NONE), "energy (RAPL)").found,
+        "powercap counts that of the machine: package"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The sentences of reasons: the one file below `corun-report` that has any. A test of the workspace's habits finds others.
 
-use super::{KnobMeans, NoCounters, NoKnob, NoRealTime, NoReplay, NoSchedExt, NoSwitchCost, Why};
+use super::{KnobMeans, NoCounters, NoEnergy, NoKnob, NoRealTime, NoReplay, NoSchedExt, NoSwitchCost, Why};
 use crate::duration::human_ns;
 use std::fmt::{Display, Formatter, Result};
 
@@ -178,6 +178,7 @@ impl Display for Why {
             Why::CgroupNotRecorded => {
                 "what the tasks of a cgroup do is not recorded; name it by a process (-p), or start it with corun"
             }
+            Why::NoEnergy(cause) => return write!(f, "{cause}"),
             Why::PowerNotMeasured => {
                 "nobody measured what power this machine takes; a machine file with [power] can say it"
             }
@@ -257,6 +258,36 @@ impl Display for NoCounters {
             }
             NoCounters::Other { error } => write!(f, "perf_event_open says {error}"),
         }
+    }
+}
+
+impl NoEnergy {
+    /// The reason without what would help.
+    pub fn reason(&self) -> String {
+        match self {
+            NoEnergy::NoCounter => "neither powercap nor perf's power PMU counts energy here".into(),
+            NoEnergy::RootOnly => "powercap's counters may be read by root only".into(),
+            NoEnergy::WholeCpusForbidden => "perf's power PMU counts energy, but not for this user".into(),
+            NoEnergy::Unreadable { error } => format!("an energy counter cannot be read: {error}"),
+            NoEnergy::StandsStill => "an energy counter is shown here and stands still".into(),
+        }
+    }
+
+    /// What would help.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            NoEnergy::RootOnly => "run as root",
+            NoEnergy::WholeCpusForbidden => "run as root, or give corun CAP_PERFMON",
+            NoEnergy::NoCounter | NoEnergy::Unreadable { .. } | NoEnergy::StandsStill => {
+                "use a physical machine with an Intel or AMD CPU and its RAPL driver"
+            }
+        }
+    }
+}
+
+impl Display for NoEnergy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "{}; {}", self.reason(), self.remedy())
     }
 }
 

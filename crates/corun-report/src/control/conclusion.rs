@@ -49,6 +49,17 @@ pub fn conclusion(
         let too_little = || format!("not enough was seen for a finding ({pairs} pair{s} of periods)");
         out += &format!("The guard: {}.\n", guard.sentence(name).unwrap_or_else(too_little));
     }
+    if let Some(energy) = summary.energy() {
+        out += &format!("{energy}\n");
+        let per_work = [(true, "with"), (false, "without")].map(|(with, word)| {
+            let joules = history.joules_per_useful_s(with)?;
+            Some(format!("{joules:.2} J {word} the policy"))
+        });
+        let per_work: Vec<String> = per_work.into_iter().flatten().collect();
+        if !per_work.is_empty() {
+            out += &format!("For a second of the tenants' useful CPU time: {}.\n", per_work.join(", "));
+        }
+    }
     if history.has_changed() {
         out += "Everything that was changed is as it was.\n";
     }

@@ -71,6 +71,8 @@ pub struct Period {
     pub useful_ns: BTreeMap<TenantId, u64>,
     /// That of those that were too many to be told apart, and did least.
     pub others_ns: u64,
+    /// What the machine's packages took, in microjoules; `None`: some window of it does not tell.
+    pub package_uj: Option<u64>,
 }
 
 impl Period {
@@ -138,12 +140,16 @@ impl History {
             let has_room = self.periods.len() < MOST_ENTRIES;
             self.present = Some((with, has_room));
             match has_room {
-                true => self.periods.push(Period { from_ns, with, ..Period::default() }),
+                true => {
+                    let package_uj = Some(0);
+                    self.periods.push(Period { from_ns, with, package_uj, ..Period::default() });
+                }
                 false => self.left_out += 1,
             }
         }
         let (Some((_, true)), Some(period)) = (self.present, self.periods.last_mut()) else { return };
         period.to_ns = to_ns;
+        period.package_uj = period.package_uj.zip(seen.energy.package_uj).map(|(sum, more)| sum + more);
         let covered: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| covers(t)).map(|t| t.id).collect();
         for t in seen.by_tenant.iter().filter(|t| covered.contains(&t.id)) {
             *period.useful_ns.entry(t.id).or_default() += t.account.ledger.parts().compute_ns;
@@ -309,6 +315,15 @@ impl History {
         &self.periods
     }
 
+    /// What the machine's packages took for a second of useful CPU time of the covered tenants, in joules, while the policy was in
+    /// force, or while it was not. `None`: there was no such time, or not all of it is known.
+    pub fn joules_per_useful_s(&self, with: bool) -> Option<f64> {
+        let periods = || self.periods.iter().filter(|p| p.with == with);
+        let package_uj = periods().map(|p| p.package_uj).sum::<Option<u64>>()?;
+        let useful_ns: u64 = periods().map(Period::all_useful_ns).sum();
+        (useful_ns > 0).then(|| package_uj as f64 * 1e3 / useful_ns as f64)
+    }
+
     /// When everything was undone.
     pub fn all_undone(&self) -> &[Undone] {
         &self.undone
@@ -471,6 +486,26 @@ mod tests {
         assert_eq!((undone.released.len(), undone.changed), (1, 2));
         assert_eq!(history.stops(TenantId(2)).collect::<Vec<_>>(), [(10, 40)]);
         assert_eq!(history.reasons()[1].times, 3, "decisions about single tasks are told together");
+    }
+
+    #[test]
+    fn energy_is_told_for_useful_time_with_and_without_the_policy_and_never_in_part() {
+        let mut history = History::new(0);
+        let window = |at_ns: u64, package_uj| {
+            let mut seen = seen(at_ns, at_ns + 10);
+            let parts = Parts { compute_ns: 7, ..Parts::default() };
+            seen.by_tenant.iter_mut().for_each(|t| t.account.ledger = Ledger::new(parts, 7).unwrap());
+            seen.energy.package_uj = package_uj;
+            seen
+        };
+        for (at_ns, with, package_uj) in [(0, false, Some(3)), (10, false, Some(5)), (20, true, Some(4))] {
+            history.window(&window(at_ns, package_uj), with, |t| t.name == "loop");
+        }
+        assert_eq!(history.joules_per_useful_s(true), Some(4e3 / 7.0));
+        assert_eq!(history.joules_per_useful_s(false), Some(8e3 / 14.0));
+        history.window(&window(30, None), true, |t| t.name == "loop");
+        assert_eq!(history.joules_per_useful_s(true), None);
+        assert!(history.joules_per_useful_s(false).is_some());
     }
 
     #[test]

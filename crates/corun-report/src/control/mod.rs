@@ -22,10 +22,11 @@ pub mod page;
 pub mod report;
 pub mod tracks;
 
+use crate::energy;
 use crate::json;
 use crate::table::Table;
 use corun_model::recording::lesser_half;
-use corun_model::{Observation, TenantId, TenantKind};
+use corun_model::{Energy, Observation, TenantId, TenantKind, What, Why};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,6 +98,10 @@ pub struct ControlSummary {
     /// Those that were too many to be told apart.
     others: Got,
     window_ns: u64,
+    /// What the machine took; `None`: there was no window yet.
+    energy: Option<Energy>,
+    /// Why not all of that is known.
+    no_energy: Option<Why>,
 }
 
 /// What a tenant got over the whole time: sums over its tasks, in nanoseconds.
@@ -164,6 +169,9 @@ impl ControlSummary {
     /// Takes an epoch; `counts` says which tenants are listed.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&corun_model::Tenant) -> bool) {
         self.window_ns += seen.window_ns();
+        self.energy = Some(self.energy.map_or(seen.energy, |sum| sum.plus(&seen.energy)));
+        let why = || seen.unavailable.iter().find(|u| u.what == What::Energy).map(|u| u.why.clone());
+        self.no_energy = self.no_energy.take().or_else(why);
         for t in &seen.by_tenant {
             let Some(tenant) = seen.tenant(t.id).filter(|t| counts(t)) else { continue };
             let parts = t.account.ledger.parts();
@@ -198,6 +206,16 @@ impl ControlSummary {
         }
         let called = TenantKind::Others.name();
         (self.others.name, self.others.key) = (called.to_owned(), called.to_owned());
+    }
+
+    /// What the machine took, or why that is not known, as a sentence with its end.
+    pub fn energy(&self) -> Option<String> {
+        let written = self.energy.as_ref().and_then(|sum| energy::written(sum, self.window_ns));
+        match (written.as_ref().and_then(energy::sentence), &self.no_energy) {
+            (Some(took), _) => Some(format!("Energy of the machine: {took}.")),
+            (None, Some(why)) => Some(format!("Energy of the machine: unavailable: {why}.")),
+            (None, None) => None,
+        }
     }
 
     /// For a terminal: who got how much.

@@ -49,6 +49,8 @@ pub struct PeriodLine {
     pub with: bool,
     /// Useful CPU time of all that the policy might touch.
     pub useful_ns: u64,
+    /// What the machine's packages took in it, in microjoules; `None`: not known.
+    pub package_uj: Option<u64>,
 }
 
 /// An instant at which everything was undone.
@@ -88,6 +90,7 @@ impl<'a> ControlReport<'a> {
                     to_ns: p.to_ns,
                     with: p.with,
                     useful_ns: p.all_useful_ns(),
+                    package_uj: p.package_uj,
                 })
                 .collect(),
             undone: history

@@ -1,6 +1,7 @@
 //! The box that says how all of this was measured, what was lost and what cannot be seen.
 
 use super::markup::escape;
+use crate::energy;
 use crate::profile::schema::{Counters, Host, ProfileReport, Source};
 use crate::terminal::{lost, probe_cost};
 use crate::words::{count, percent, thousands};
@@ -28,6 +29,10 @@ fn entries(report: &ProfileReport) -> Vec<(&'static str, String)> {
                 let capacity_ns = report.window_ns.saturating_mul(report.cpus);
                 format!("{} ({} % of all CPU time)", human_ns(ns), percent(ns, capacity_ns))
             }),
+        ),
+        (
+            "Energy of the machine",
+            report.machine.energy.as_ref().and_then(energy::sentence).unwrap_or_else(not_known),
         ),
         ("Lost", lost(report)),
         ("Cost of measuring", cost(report)),

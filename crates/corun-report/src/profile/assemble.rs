@@ -5,6 +5,7 @@
 
 use super::schema::{self, ProfileReport};
 use super::{waits, ProfileMeta, Subject};
+use crate::energy;
 use corun_model::counters::Counters;
 use corun_model::events::{Events, Migrations};
 use corun_model::histogram::{Histogram, Quantile, BUCKETS};
@@ -286,6 +287,7 @@ fn machine(meta: &ProfileMeta, seen: &Observation) -> schema::Machine {
         host_steal_ns: seen.machine.host_steal_ns,
         irq_ns: seen.machine.irq_ns,
         softirq_ns: seen.machine.softirq_ns,
+        energy: energy::written(&seen.energy, seen.window_ns()),
         per_cpu: seen
             .cpus
             .iter()

@@ -383,8 +383,24 @@ pub enum Bound {
     AtLeastNs(u64),
 }
 
+/// What the machine took, summed over sockets, in microjoules: of everybody on it, idle CPUs included. `None`: it does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineEnergy {
+    /// The processors as a whole.
+    pub package_uj: Option<u64>,
+    /// Their cores, a part of the packages.
+    pub core_uj: Option<u64>,
+    /// The memory, which is no part of them.
+    pub dram_uj: Option<u64>,
+    /// The platform.
+    pub psys_uj: Option<u64>,
+    /// Mean power of the packages, in watts.
+    pub package_watts: Option<f64>,
+}
+
 /// The machine as a whole, summed over CPUs. `None`: this machine or source does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// What it is, for people.
     #[serde(default)]
@@ -404,7 +420,10 @@ pub struct Machine {
     /// Time in soft interrupts, likewise.
     #[serde(default)]
     pub softirq_ns: Option<u64>,
-    /// The same per CPU; empty when the source does not tell.
+    /// What it took in joules; `None`: nothing is known.
+    #[serde(default)]
+    pub energy: Option<MachineEnergy>,
+    /// Its time per CPU; empty when the source does not tell.
     #[serde(default)]
     pub per_cpu: Vec<Cpu>,
 }

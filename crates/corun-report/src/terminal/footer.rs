@@ -1,6 +1,7 @@
 //! The lower part of the screen: distributions, and how all of this was measured.
 
 use super::Style;
+use crate::energy;
 use crate::profile::schema::{Counters, Histogram, Host, ProfileReport, SelfCost, Source};
 use crate::words::{bound, count, name, percent, thousands, wrap};
 use corun_model::duration::human_ns;
@@ -95,6 +96,9 @@ fn events(report: &ProfileReport) -> String {
 /// What was measured, lost, spent, and what cannot be seen.
 pub fn measured(report: &ProfileReport, style: &Style) -> String {
     let mut out = entry("Measured", &how(report), style);
+    if let Some(energy) = report.machine.energy.as_ref().and_then(energy::sentence) {
+        out.push_str(&entry("Energy", &format!("the machine as a whole: {energy}"), style));
+    }
     for u in &report.unavailable {
         out.push_str(&entry("Not seen", &name(&format!("{}: {}", u.what, u.why), 300), style));
     }

@@ -77,6 +77,24 @@ fn an_unknown_is_null_and_a_zero_is_zero() {
 }
 
 #[test]
+fn energy_is_the_machines_with_its_power_and_what_is_not_counted_is_null() {
+    let slots = timeline();
+    let mut seen = whole(&slots);
+    let told = |seen: &corun_model::Observation| {
+        let report = ProfileReport::new(&meta(), seen, SUBJECT, &[]);
+        let screen = corun_report::terminal::render(&report, &corun_report::terminal::Style::plain(100));
+        (serde_json::to_value(&report).unwrap()["machine"]["energy"].clone(), screen)
+    };
+    let (energy, screen) = told(&seen);
+    assert!(energy.is_null() && !screen.contains("Energy"), "{energy} {screen}");
+    seen.energy.package_uj = Some(5 * seen.window_ns() / 1_000);
+    let (energy, screen) = told(&seen);
+    assert_eq!((&energy["package_watts"], &energy["dram_uj"]), (&Value::from(5.0), &Value::Null));
+    assert_eq!(energy["package_uj"], 5 * seen.window_ns() / 1_000);
+    assert!(screen.contains("the machine as a whole: packages 50.0 J (5.0 W)\n"), "{screen}");
+}
+
+#[test]
 fn its_own_tenant_is_among_the_culprits_and_marked() {
     let v = example();
     let culprits = v["subject"]["culprits"].as_array().unwrap();
@@ -155,6 +173,7 @@ fn every_field_is_explained_in_the_documentation() {
     let slots = timeline();
     let mut seen = whole(&slots);
     seen.by_tenant[0].account.counters = Some(corun_model::Counters::default());
+    seen.energy.package_uj = Some(1);
     let report = ProfileReport::new(&meta(), &seen, SUBJECT, &slots);
     let mut found = std::collections::BTreeSet::new();
     names(&serde_json::to_value(&report).unwrap(), &mut found);

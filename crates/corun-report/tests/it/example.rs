@@ -8,8 +8,8 @@ use corun_model::events::Migrations;
 use corun_model::ledger::{BlockReasons, Held};
 use corun_model::observation::{Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation};
 use corun_model::{
-    CpuId, Culprits, Events, Histogram, Ledger, Machine, Observation, Parts, TaskId, Tenant, TenantId,
-    TenantKind, Unavailable, What,
+    CpuId, Culprits, Energy, Events, Histogram, Ledger, Machine, Observation, Parts, TaskId, Tenant,
+    TenantId, TenantKind, Unavailable, What,
 };
 use corun_report::{Host, ProfileMeta, SelfCost, Source};
 
@@ -162,6 +162,7 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
             irq_ns: None,
             softirq_ns: Some(window_ns / 300),
         },
+        energy: Energy::default(),
         loss: Loss { unknown_ns: 0, ..Loss::default() },
         unavailable: vec![Unavailable {
             what: What::HardwareCounters,

@@ -118,6 +118,7 @@ impl Engine {
             cpus,
             limits,
             machine: MachineTime { host_steal_ns: Some(0), irq_ns: Some(0), softirq_ns: Some(0) },
+            energy: corun_model::Energy::default(),
             loss: Loss::default(),
             weights,
             refused: Vec::new(),

@@ -9,6 +9,7 @@
 //! | relative speed-up | `n / Σ (slowdown under the policy / by default)`, in the same repetition (the same, eq. 3) |
 //! | overall gain | geometric mean of the slowdowns by default / under the policy, in the same repetition (PACT'16 §5) |
 //! | kept | the co-runner's CPU time by an equal part of the CPUs |
+//! | energy | of the machine's packages, by the tenants' work: `Σ 1 / slowdown` seconds of work alone each second |
 //! | variation | standard deviation of the programs' mean slowdown over repetitions, by its mean |
 //!
 //! Of a cell, each is the median over repetitions. A run that was cut off is a lower bound of its slowdowns and counts as
@@ -71,6 +72,12 @@ pub struct ControlRun {
     pub cut_off: bool,
     /// Tenants that were still frozen when the controller had ended: must be none.
     pub left_frozen: u32,
+    /// What the machine's packages took, in microjoules, with everybody on them; `None`: not known.
+    #[serde(default)]
+    pub package_uj: Option<u64>,
+    /// Why not; `None`: it is known, or the run is older than this field.
+    #[serde(default)]
+    pub no_energy: Option<String>,
 }
 
 /// A run alone.
@@ -133,6 +140,14 @@ impl ControlRun {
         throughput(&self.slowdowns())
     }
 
+    /// What the machine's packages took for a second of the tenants' work, as they do it alone, in joules. It is the whole
+    /// machine's, so idle CPUs and the controller count. `None`: it is not known, or what a tenant did is not.
+    pub fn joules_per_work_s(&self) -> Option<f64> {
+        let is_known = self.tenants.iter().all(|t| t.slowdown.is_some());
+        let work_ns = self.throughput().filter(|_| is_known)? * self.wall_ns as f64;
+        (work_ns > 0.0).then_some(self.package_uj? as f64 * 1e3 / work_ns)
+    }
+
     /// Relative speed-up of all tenants over another run of the same cell; `None` unless both have the same tenants.
     pub fn speed_up(&self, baseline: &ControlRun) -> Option<f64> {
         let by_default = |name: &str| baseline.tenants.iter().find(|t| t.name == name)?.slowdown;
@@ -190,6 +205,9 @@ pub struct CellSummary {
     pub controller: Option<f64>,
     /// Involuntary switches of the programs per second.
     pub preemptions_per_s: Option<f64>,
+    /// Joules of the machine's packages for a second of the tenants' work alone.
+    #[serde(default)]
+    pub joules_per_work_s: Option<f64>,
     /// Variation from run to run; `None` of a single one.
     pub variation: Option<f64>,
 }
@@ -245,6 +263,7 @@ impl ControlOutcome {
             idle: of(&|r| Some(r.idle)),
             controller: of(&|r| Some(r.controller)),
             preemptions_per_s: of(&ControlRun::preemptions_per_s),
+            joules_per_work_s: of(&ControlRun::joules_per_work_s),
             variation: variation(&programs),
         }
     }
@@ -260,6 +279,11 @@ impl ControlOutcome {
         }
         *self = before;
         Ok(())
+    }
+
+    /// Why the machine's energy is not known of some run.
+    pub fn no_energy(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.no_energy.as_deref())
     }
 
     /// Tenants that a controller left frozen, over all runs.
@@ -303,6 +327,10 @@ mod tests {
         assert_eq!(run.kept(), Some(1.0));
         assert_eq!(run.preemptions_per_s(), Some(50.0));
         assert_eq!(ControlRun::default().jain(), None);
+        // 1.25 seconds of work in two.
+        let counted = ControlRun { package_uj: Some(50_000_000), ..run };
+        assert_eq!(counted.joules_per_work_s(), Some(40.0));
+        assert_eq!(ControlRun { package_uj: None, ..counted }.joules_per_work_s(), None);
     }
 
     #[test]

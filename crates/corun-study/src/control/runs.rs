@@ -22,6 +22,7 @@ use crate::control::tenant_cgroup::TenantCgroup;
 use crate::programs::{Catalogue, Interferer, Program, ProgramSetup};
 use crate::session::{any_ends, Session};
 use corun_linux::cpustat::CpuStat;
+use corun_linux::energy::EnergyMeter;
 use corun_linux::{sched, Root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -279,6 +280,7 @@ impl<'a> ControlRuns<'a> {
             })
         };
         let before = mark(&running)?;
+        let mut energy = EnergyMeter::start(&self.root);
         for (program, cgroup) in mix.programs.iter().zip(cgroups) {
             let session = self.start(program, &cgroup)?;
             let begin = Instant::now();
@@ -289,6 +291,7 @@ impl<'a> ControlRuns<'a> {
         let limit = Duration::from_nanos((longest as f64 * self.study.most_slowdown) as u64);
         let cut_off = self.until_all_ended(&mut running, before.at, limit)?;
         let after = mark(&running)?;
+        let energy = energy.read();
         let controlled = controller.map(Controller::end);
         let left_frozen = running.iter().map(|r| &r.cgroup).chain(beside.as_ref().map(|b| &b.cgroup));
         let left_frozen = left_frozen.filter(|c| c.is_frozen()).count() as u32;
@@ -326,6 +329,8 @@ impl<'a> ControlRuns<'a> {
             foreign: busy.saturating_sub(own) as f64 / machine_ns,
             cut_off,
             left_frozen,
+            package_uj: energy.as_ref().ok().and_then(|energy| energy.package_uj),
+            no_energy: energy.err().map(|why| why.to_string()),
             ..ControlRun::default()
         })
     }

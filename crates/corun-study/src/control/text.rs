@@ -82,7 +82,8 @@ fn overview(outcome: &ControlOutcome, group: &Group) -> Table {
 
 /// Every metric: a row per cell and policy.
 fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
-    let mut table = Table::new(&[
+    let has_energy = outcome.runs.iter().any(|run| run.package_uj.is_some());
+    let mut columns = vec![
         "programs",
         "policy",
         ">slowdown",
@@ -97,11 +98,13 @@ fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
         ">idle",
         ">preempted /s",
         ">controller",
-    ]);
+    ];
+    columns.extend(has_energy.then_some(">J per work s"));
+    let mut table = Table::new(&columns);
     for (cell, summaries) in cells(outcome, group) {
         for (policy, s) in summaries {
             let of = |i: usize| s.slowdown.map(|all| all[i]);
-            table.row([
+            let mut row = vec![
                 cell.clone(),
                 policy.to_owned(),
                 times(of(0)),
@@ -116,7 +119,9 @@ fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
                 percent(s.idle),
                 s.preemptions_per_s.map_or("-".into(), |x| format!("{x:.0}")),
                 percent(s.controller),
-            ]);
+            ];
+            row.extend(has_energy.then(|| number(s.joules_per_work_s)));
+            table.row(row);
         }
     }
     table
@@ -230,6 +235,9 @@ pub fn text(study: &ControlStudy, outcome: &ControlOutcome, markdown: bool) -> S
         outcome.solos.len(),
         outcome.left_frozen()
     );
+    if let Some(why) = outcome.no_energy() {
+        let _ = writeln!(out, "\nEnergy of the machine: unavailable: {why}.");
+    }
     for (what, why) in &outcome.skipped {
         let _ = writeln!(out, "\nskipped: {what}: {why}");
     }
@@ -312,6 +320,17 @@ mod tests {
         ];
         let solos = vec![SoloRun { program: "rbm".into(), repetition: 1, wall_ns: 2_500_000_000, cpu_ns: 1 }];
         let outcome = ControlOutcome { runs, solos, ..ControlOutcome::default() };
+        let shown = text(&study, &outcome, false);
+        assert!(
+            !shown.contains("J per work s") && !shown.contains("Energy"),
+            "an older record says nothing of it"
+        );
+        let mut metered = outcome.clone();
+        metered.runs[0].package_uj = Some(50_000_000);
+        metered.runs[1].no_energy = Some("it stood still".into());
+        let shown = text(&study, &metered, false);
+        assert!(shown.contains("J per work s"), "{shown}");
+        assert!(shown.contains("Energy of the machine: unavailable: it stood still."), "{shown}");
         let text = text(&study, &outcome, false);
         assert!(text.contains(
             "gang: 1 of 3 are slowed down at most 2.05 times and leave the co-runner at least 95 %"

@@ -1,0 +1,52 @@
+//! The machine's energy in words. It is the machine's, and the words say so: nobody knows whose part of it was whose.
+
+use crate::profile::schema::MachineEnergy;
+use corun_model::energy::watts;
+use corun_model::Energy;
+
+/// On the wire; `None`: nothing is known.
+pub(crate) fn written(energy: &Energy, window_ns: u64) -> Option<MachineEnergy> {
+    energy.known().next()?;
+    Some(MachineEnergy {
+        package_uj: energy.package_uj,
+        core_uj: energy.core_uj,
+        dram_uj: energy.dram_uj,
+        psys_uj: energy.psys_uj,
+        package_watts: energy.package_uj.and_then(|uj| watts(uj, window_ns)),
+    })
+}
+
+/// What the machine took, without a full stop: packages first, with their mean power.
+pub(crate) fn sentence(energy: &MachineEnergy) -> Option<String> {
+    let package = joules(energy.package_uj?);
+    let power = energy.package_watts.map_or_else(String::new, |w| format!(" ({w:.1} W)"));
+    let parts =
+        [(", of it cores", energy.core_uj), (", memory", energy.dram_uj), (", the platform", energy.psys_uj)];
+    let parts = parts.iter().filter_map(|(what, uj)| Some(format!("{what} {}", joules((*uj)?))));
+    Some(format!("packages {package}{power}{}", parts.collect::<String>()))
+}
+
+/// Microjoules as joules, to three digits or whole.
+pub(crate) fn joules(uj: u64) -> String {
+    let j = uj as f64 / 1e6;
+    match j {
+        j if j >= 100.0 => format!("{j:.0} J"),
+        j if j >= 10.0 => format!("{j:.1} J"),
+        j if j >= 1.0 => format!("{j:.2} J"),
+        j => format!("{:.3} J", j),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_said_and_nothing_else() {
+        let known = Energy { package_uj: Some(90_000_000), dram_uj: Some(1_500_000), ..Energy::default() };
+        let energy = written(&known, 2_000_000_000).unwrap();
+        assert_eq!(sentence(&energy).unwrap(), "packages 90.0 J (45.0 W), memory 1.50 J");
+        assert_eq!(written(&Energy::default(), 5), None);
+        assert_eq!((joules(4_321), joules(123_400_000)), ("0.004 J".into(), "123 J".into()));
+    }
+}
