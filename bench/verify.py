@@ -10,7 +10,7 @@
 
 A piece ends by itself after the time that `--for` gives, and appends a line of JSON per run to FILE; so pieces add up. `CORUN` names the
 program, else target/release/corun is taken. `runs` takes two thirds of its time for programs on one CPU, on both CPUs at a time, and the
-rest for programs that have the machine to themselves.
+rest for programs that have the machine to themselves. So do all other kinds: corun on the CPU of a short iteration would show in it.
 
 Truth is what the script did, and what clocks and the kernel say of it; each file in bench/verdicts says how. Nothing of it is corun's.
 """

@@ -1,15 +1,25 @@
-"""Tests ended by a time-out, some of them starved: is each labelled rightly?"""
+"""Tests ended by a time-out, some of them starved: is each labelled rightly?
+
+Truth is what the test runner did to the loop on the test's CPU, and the account of the root cgroup: a test that was left alone, but next to
+which others had a twentieth of its CPU's time or more, half of what starves, is neither.
+"""
 import json, os, random, signal, subprocess, sys, time
 from .kit import Neighbour, in_turns, pace, verified, work
 
 # A test runner of one file: every test is a command with a time limit, and what it does to the loop on its CPU is known to it alone. It runs
 # on that CPU itself: what starts elsewhere would wait for the loop that is there.
 RUNNER = """
-import datetime, json, os, select, signal, subprocess, sys, time
+import datetime, json, os, resource, select, signal, subprocess, sys, time
 loop, tests, out = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
-cases = []
+cpu, = os.sched_getaffinity(0)
+def had_by_others():
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    with open("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu") as file:
+        return int(file.read().split()[cpu]) / 1e9 - own
+cases, others = [], {}
 for name, starve, limit, command in tests:
     os.kill(loop, signal.SIGCONT if starve else signal.SIGSTOP)
+    had = had_by_others()
     at, begin = datetime.datetime.now(datetime.timezone.utc).isoformat(), time.monotonic()
     child = subprocess.Popen(command, start_new_session=True)
     # It sleeps until the test ends or its time is up: one that looks again and again would wait for CPUs itself.
@@ -21,11 +31,15 @@ for name, starve, limit, command in tests:
     child.wait()
     took = time.monotonic() - begin
     os.kill(loop, signal.SIGSTOP)
+    others[name] = (had_by_others() - had) / took
     cases.append(f"<testcase name='{name}' timestamp='{at}' time='{took:.6f}'>{failure}</testcase>")
 open(out, "w").write("<testsuites><testsuite name='s'>" + "".join(cases) + "</testsuite></testsuites>")
+json.dump(others, open(out + ".others", "w"))
 """
 # A test is given half as much time again as it needs alone. A starved one would need twice its time.
 LIMIT = 1.5
+# The most that others may have had of the CPU of a test that counts as not starved: half of what verify takes for starving.
+LEFT_ALONE = 0.05
 LENGTHS_MS = (60, 150, 400)
 
 
@@ -66,8 +80,10 @@ def rows(until, folder, cpu, other):
             said = verified(folder, ["--junit", f"{folder}/t.xml", "--policy", "neutral"],
                             [*pinned, sys.executable, "-c", RUNNER, str(loop.child), json.dumps(tests), f"{folder}/t.xml"])
             failed = {t["name"]: t for t in said["failed_tests"]}
+            with open(f"{folder}/t.xml.others") as file:
+                others = json.load(file)
             for name, starve, limit, _ in tests:
                 # One that was through in time says nothing: its load came too late.
                 if name in failed:
-                    yield {"starved": starve, "limit_s": round(limit, 4), "test": name.split(" ", 1)[1],
+                    yield {"starved": starve, "others": round(others[name], 4), "counts": starve or others[name] <= LEFT_ALONE, "limit_s": round(limit, 4), "test": name.split(" ", 1)[1],
                            "said": failed[name]["verdict"], "why": failed[name]["why"]}

@@ -118,7 +118,7 @@ def of_gate(rows):
 
 
 def of_labels(rows):
-    of = rows["labels"]
+    of = [r for r in rows["labels"] if r.get("counts", True)]
     if not of:
         return {}
     # What is no time-out of somebody starved is `not starved`; throttled would be as wrong.
@@ -130,7 +130,7 @@ def of_labels(rows):
     lines = [[truth, test, sum(said.values()), *(said[w] for w in words)] for (truth, test), said in sorted(groups.items())]
     count = len(of) - len(wrong)
     return {
-        "labels.of": len(of), "labels.right": count, "labels.right.share": percent(count / len(of)),
+        "labels.of": len(of), "labels.neither": len(rows["labels"]) - len(of), "labels.right": count, "labels.right.share": percent(count / len(of)),
         "labels.right.at-least": percent(at_least(count, len(of))), "labels.starved": sum(r["starved"] for r in of),
         "labels.cannot-tell": sum(r["said"] == "cannot tell" for r in of),
         "labels.opposite": sum(r["said"] == ("not starved" if r["starved"] else "starved") for r in of),
@@ -168,9 +168,10 @@ def summary(rows):
 
 # What is kept of a row, by kind: the rest can be made from it or is said in no figure.
 KEPT = {
-    "runs": ["program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "others", "said", "disturbance"],
+    "runs": ["program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "cpu_ms", "others", "had", "neighbours", "kernel", "corunners", "said", "doubt",
+             "disturbance"],
     "gate": ["noise", "slower", "tries", "pair"],
-    "labels": ["starved", "test", "limit_s", "said"],
+    "labels": ["starved", "test", "limit_s", "others", "counts", "said"],
     "overhead": ["program", "bare", "verify", "verify --results", "bare again"],
 }
 

@@ -1,15 +1,22 @@
 """Runs that nobody costs anything, and runs that a neighbour slows down: what does `corun verify` say of each?
 
-Truth. Nothing of it is corun's. Of a program that computes on one thread, what it lost is the share of its wall time in which it was on
-no CPU, less that share when it ran alone just before. Of any other it is how much longer it took than the same command just before, alone. What others did meanwhile is read off the account of
-the root cgroup, which has every nanosecond of every CPU. From that, a run is
+Truth. Nothing of it is corun's. What others had of a run's CPUs is read off the account of the root cgroup, which has every nanosecond of
+every CPU; what corun and the kernel's own threads had is told apart, since verify blames neither. What a run lost is the least of these
+accounts, so that no run counts as slowed down that only may have been:
 
-- `idle`: alone, and others than corun had its CPUs for no more than verify allows (2 % of the run); or it is of a program whose
-  length its own clock sets, and it took no longer than that;
+- how much longer it took than the same command just before, alone;
+- the same, but of what it computed, which is as much in both: it takes more or less CPU time when the host changes its speed;
+- of a program that computes on one thread: the share of its time in which it was on no CPU, less that share alone;
+- how long others than corun and the kernel had its CPUs. Nobody can lose more to them.
+
+Shares are of the whole run that verify judges: the reading of the accounts is in it. A run is
+
+- `idle`: alone, and others than corun and the kernel had its CPUs for no more than verify allows (2 % of the run); or it is of a program
+  whose length its own clock sets, and it took no longer than that;
 - `harmless`: next to a neighbour that cannot cost it anything, or did not: on another CPU, or in the time in which the program
   sleeps, waits for its next turn or for somebody else, or is stopped by its own quota;
 - `costly`: next to a neighbour, and at least 5 % of its time was lost;
-- `neither`: all others, such as those to which others than the neighbour did something.
+- `neither`: all others, such as those to which others than the neighbour did something, or whose neighbour came too late.
 
 An alarm is a verdict `disturbed` of an idle or harmless run; a miss is a verdict `clean` of a costly one.
 """
@@ -165,16 +172,18 @@ def beside(kind, seconds, folder):
         "a loop": lambda: in_turns(1e9, 0),
         "half of the time": lambda: in_turns(0.01, 0.01),
         "a fifth of the time": lambda: in_turns(0.004, 0.016),
-        "a burst": lambda: burst(seconds),
+        "a burst": lambda: burst(seconds, f"{folder}/begins"),
         "a compiler": lambda: compiler(folder),
     }[kind]()
 
 
-def burst(seconds):
-    """A quarter of the run's length, once, at some place in it. verify needs some time to begin: 0.3 s or more."""
+def burst(seconds, begins):
+    """A quarter of the run's length, once, at some place in it."""
 
     def run():
-        time.sleep(0.3 + seconds * random.random())
+        with open(begins, "rb") as pipe:
+            pipe.read(1)
+        time.sleep(0.75 * seconds * random.random())
         spin(max(0.05, seconds / 4))
         time.sleep(3600)
     return run
@@ -185,6 +194,8 @@ ON_ONE = ["computes", "python", "two threads", "barrier", "shell", "compressor",
 ON_TWO = ["computes", "python", "two threads", "barrier", "spinning barrier", "shell", "compressor", "two jobs"]
 PINNED = ["computes", "python", "shell", "compressor", "sleeps", "paced", "client", "quota"]
 SLEEPERS = ("sleeps", "paced", "client", "quota")
+# After a run that was left alone, so many neighbours in turn: half of the runs are to be slowed down, and not every neighbour does.
+EACH = 2
 NEIGHBOURS = ["a loop", "half of the time", "a fifth of the time", "a burst", "a compiler"]
 
 
@@ -195,6 +206,8 @@ class Piece:
         self.folder, self.cpus, self.watcher_on, self.servers = folder, cpus, watcher_on, servers
         self.programs = Programs(folder, cpus[0])
         self.witness = witness(folder)
+        os.environ["WITNESS_TELLS"] = f"{folder}/begins"
+        os.mkfifo(os.environ["WITNESS_TELLS"])
 
     def run(self, name, placed, seconds, command, neighbours=()):
         """What verify says, and what the witness does."""
@@ -204,91 +217,108 @@ class Piece:
         with open(seen) as file:
             saw = json.load(file)
         os.remove(seen)
-        # All of these are at least what others than corun and the neighbours had of the run's CPUs.
-        others = [sum(saw["usage_ns"][cpu] for cpu in self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - saw["neighbours_ns"]]
+        usage = lambda cpus: sum(saw["usage_ns"][cpu] for cpu in cpus)
+        reach = self.cpus[:1] if placed == "pinned" else self.cpus
+        kernel_ns = saw["kernel_ns"] if len(self.cpus) == len(saw["usage_ns"]) else sum(saw["bound_ns"][cpu] for cpu in self.cpus)
+        # All of these are at least what others than corun, the kernel and the neighbours had of the run's CPUs.
+        others = [usage(self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - kernel_ns - saw["neighbours_ns"]]
         if placed == "pinned":
-            others.append(saw["usage_ns"][self.cpus[0]] - saw["cpu_ns"])
+            others.append(usage(reach) - saw["cpu_ns"])
         if name in self.programs.of_one_thread:
             others.append(saw["wall_ns"] - saw["cpu_ns"])
         nominal = self.programs.by_the_clock(name, seconds, saw["cpu_ns"] / 1e9)
         culprits = said["culprits"]
+        of_run = lambda ns: round(ns / saw["life_ns"], 4)
         return {
-            "wall_ms": round(saw["wall_ns"] / 1e6, 1),
+            "wall_ms": round(saw["wall_ns"] / 1e6, 1), "cpu_ms": round(saw["cpu_ns"] / 1e6, 1), "life_ms": round(saw["life_ns"] / 1e6, 1),
             # What came before the witness began is of verify's run as well.
-            "others": round((min(others) + saw["delay_ns"]) / saw["wall_ns"], 4),
-            "longer": nominal and round(1 - nominal * 1e9 / saw["wall_ns"], 4),
+            "others": of_run(min(others) + saw["delay_ns"]),
+            # At least what others than corun and the kernel had.
+            "had": of_run(usage(reach) - saw["cpu_ns"] - saw["corun_ns"] - saw["kernel_ns"]),
+            "neighbours": of_run(saw["neighbours_ns"]), "kernel": of_run(saw["kernel_ns"]), "corun": of_run(saw["corun_ns"]),
+            "longer": nominal and of_run(saw["wall_ns"] - nominal * 1e9),
             "off_cpu": round(1 - saw["cpu_ns"] / saw["wall_ns"], 4),
-            "corun": round(saw["corun_ns"] / saw["wall_ns"], 4),
-            "watcher": round((said["watcher_ns"] or 0) / saw["wall_ns"], 4),
-            "corunners": round(said["corunners_ns"] / saw["wall_ns"], 4),
+            "watcher": of_run(said["watcher_ns"] or 0),
+            "corunners": of_run(said["corunners_ns"]),
             "status": said["exit_status"],
             "said": said["verdict"], "doubt": said["doubt"], "disturbance": round(said["disturbance"], 4),
             "culprit": culprits[0]["tenant"] if culprits else None,
         }
 
+    def lost(self, name, alone, next_to):
+        """The share of a run that was lost at least, and how much longer it took."""
+        longer_ms = next_to["wall_ms"] - alone["wall_ms"]
+        lost_ms = [longer_ms]
+        # Who spins computes more when he waits, and who sleeps hardly computes.
+        if name not in (*SLEEPERS, "spinning barrier"):
+            lost_ms.append(next_to["wall_ms"] - alone["wall_ms"] * next_to["cpu_ms"] / alone["cpu_ms"])
+        if name in self.programs.of_one_thread:
+            lost_ms.append((next_to["off_cpu"] - alone["off_cpu"]) * next_to["wall_ms"])
+        lost = min(min(lost_ms) / next_to["life_ms"], next_to["had"])
+        return round(lost, 4), longer_ms / next_to["life_ms"]
+
     def is_spared(self, run):
         """Whether others cannot have cost the run more than verify allows."""
         return run["others"] <= ALLOWED or run["longer"] is not None and run["longer"] <= ALLOWED
 
-    def pair(self, name, placed, seconds, command, neighbours, cannot_cost):
-        """The run alone and next to neighbours, which are started when needed."""
+    def group(self, name, placed, seconds, command, neighbours, cannot_cost):
+        """The run alone, and next to each of these neighbours in turn, which are started when needed."""
         what = {"program": name, "on": placed, "length_s": round(seconds, 3)}
         alone = self.run(name, placed, seconds, command)
         is_idle = self.is_spared(alone)
         yield {**what, "beside": None, "truth": "idle" if is_idle else "neither", **alone}
-        if not is_idle:
-            return
-        started = [neighbour() for neighbour in neighbours[1]]
-        try:
-            time.sleep(0.05)
-            next_to = self.run(name, placed, seconds, command, started)
-        finally:
-            for neighbour in started:
-                neighbour.__exit__()
-        longer = 1 - alone["wall_ms"] / next_to["wall_ms"]
-        lost = next_to["off_cpu"] - alone["off_cpu"] if name in self.programs.of_one_thread else longer
-        # Where the clock alone tells, it has to tell more, since no two runs take the same time.
-        slack = 0.0 if name in self.programs.of_one_thread else REPEATS
-        if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
-            truth = "harmless" if self.is_spared(next_to) else "neither"
-        else:
-            truth = "costly" if lost - slack >= NOTICEABLE else "neither"
-        yield {**what, "beside": neighbours[0], "truth": truth, "lost": round(lost, 4), **next_to}
+        for kind, make in neighbours.items() if is_idle else ():
+            started = [neighbour() for neighbour in make]
+            try:
+                time.sleep(0.05)
+                next_to = self.run(name, placed, seconds, command, started)
+            finally:
+                for neighbour in started:
+                    neighbour.__exit__()
+            lost, longer = self.lost(name, alone, next_to)
+            # Where the clock alone tells, it has to tell more, since no two runs take the same time.
+            slack = 0.0 if name in self.programs.of_one_thread else REPEATS
+            if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
+                truth = "harmless" if self.is_spared(next_to) else "neither"
+            else:
+                truth = "costly" if lost - slack >= NOTICEABLE else "neither"
+            yield {**what, "beside": kind, "truth": truth, "lost": lost, **next_to}
 
     def on_one(self, cpu):
         """Program, neighbour and verify on one CPU. What is on another CPU is the business of another piece."""
         name, seconds = random.choice(ON_ONE), length()
         if name == "quota":
             seconds = max(seconds, 0.5)
-        kind = "a loop" if name in SLEEPERS else random.choice(NEIGHBOURS)
+        kinds = ["a loop"] if name in SLEEPERS else random.sample(NEIGHBOURS, EACH)
         command = ["taskset", "-c", str(cpu), *self.programs.make(name, seconds, 1)]
-        neighbour = lambda: Neighbour(cpu, beside(kind, seconds, self.folder))
-        yield from self.pair(name, "one CPU", seconds, command, (kind, [neighbour]), False)
+        neighbours = {kind: [lambda kind=kind: Neighbour(cpu, beside(kind, seconds, self.folder))] for kind in kinds}
+        yield from self.group(name, "one CPU", seconds, command, neighbours, False)
 
     def on_all(self, cpu, other):
         """A program that may go anywhere, or is pinned next to a neighbour on its CPU or on the other one."""
         seconds = length()
         loop = lambda on, kind: lambda: Neighbour(on, beside(kind, seconds, self.folder))
         if random.random() < 0.5:
-            name, kind = random.choice(ON_TWO), random.choice(NEIGHBOURS)
+            name, neighbours = random.choice(ON_TWO), {}
             command = self.programs.make(name, seconds, 2)
-            # A program of one thread evades one neighbour, so it has two.
-            started = [loop(cpu, kind), loop(other, kind)] if name in self.programs.of_one_thread or random.random() < 0.5 else \
-                [loop(cpu, kind)]
-            kind = f"{kind} on {'both CPUs' if len(started) > 1 else 'one CPU'}"
-            return self.pair(name, "any CPU", seconds, command, (kind, started), False)
+            for kind in random.sample(NEIGHBOURS, EACH):
+                # A program of one thread evades one neighbour, so it has two.
+                on_both = name in self.programs.of_one_thread or random.random() < 0.5
+                neighbours[f"{kind} on {'both CPUs' if on_both else 'one CPU'}"] = \
+                    [loop(on, kind) for on in ([cpu, other] if on_both else [cpu])]
+            return self.group(name, "any CPU", seconds, command, neighbours, False)
         name = random.choice(PINNED)
         if name == "quota":
             seconds = max(seconds, 0.5)
         command = ["taskset", "-c", str(cpu), *self.programs.make(name, seconds, 1)]
         # The client's server is on the other CPU.
         if name == "client" or name in SLEEPERS and random.random() < 0.5:
-            return self.pair(name, "pinned", seconds, command, ("a loop", [loop(cpu, "a loop")]), False)
-        return self.pair(name, "pinned", seconds, command, ("a loop on the other CPU", [loop(other, "a loop")]), True)
+            return self.group(name, "pinned", seconds, command, {"a loop": [loop(cpu, "a loop")]}, False)
+        return self.group(name, "pinned", seconds, command, {"a loop on the other CPU": [loop(other, "a loop")]}, True)
 
 
 def on_one_cpu(until, folder, cpu):
-    """Pairs of runs on one CPU; such pieces can be made on several CPUs at a time."""
+    """Groups of runs on one CPU; such pieces can be made on several CPUs at a time."""
     piece = Piece(folder, [cpu], cpu)
     try:
         while time.monotonic() < until:
@@ -298,7 +328,7 @@ def on_one_cpu(until, folder, cpu):
 
 
 def on_all_cpus(until, folder, cpu, other):
-    """Pairs of runs that have the machine to themselves."""
+    """Groups of runs that have the machine to themselves."""
     with Neighbour(other, server(f"{folder}/server")) as answers:
         piece = Piece(folder, [cpu, other], servers=[answers])
         try:

@@ -71,7 +71,7 @@ pub fn why(error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "No such file or directory; name a file that is there".to_owned(),
         ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
-        ErrorKind::InvalidData => "it is not text in UTF-8; name a file that people wrote".to_owned(),
+        ErrorKind::InvalidData => "it is not text in UTF-8; name a text file".to_owned(),
         ErrorKind::PermissionDenied => "no permission to read it; name a file that you may read".to_owned(),
         _ => in_words(error),
     }
