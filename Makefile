@@ -98,6 +98,13 @@ study-predict: build ## how good predictions are that are made in the first thir
 	@scripts/need $(build_packages) $(study_packages)
 	$(corun) study predict --out out/study-predict
 
+.PHONY: study-vms
+study-vms: build ## real virtual machines next to each other, as root (some ten minutes; pieces add up: KIND=moves, pairs or lock)
+	@scripts/need gcc libc6-dev python3 qemu-system-x86
+	@mkdir -p out
+	@for kind in $(or $(KIND),pairs lock moves pairs lock); do CORUN=$(corun) bench/vms.py $$kind --out out/vms.jsonl || exit 1; done
+	@CORUN=$(corun) bench/vms.py record out/vms.jsonl --out out/study-vms
+
 .PHONY: study-control
 study-control: build ## what `corun control` wins on this machine, as root (some 90 minutes; QUICK=1: three)
 	@scripts/need $(build_packages) $(control_packages)

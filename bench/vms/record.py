@@ -1,0 +1,196 @@
+"""What the rows come to: facts by name, tables, and a record that the tree can keep.
+
+Degradation is the paper's: how much longer the same work takes than alone, here from the rates of work, `alone / next to others - 1`. What
+was run several times counts by its median.
+"""
+import collections, json, os, platform, statistics, subprocess, time
+from .guests import CORUN
+from .pieces import PROGRAMS
+
+SCHEMA = "corun.vms-bench/1"
+# What `corun profile --vm` tells without hardware counters: its name in a table, and whether it is a share of the virtual CPUs' time.
+COUNTS = {"on_cpu": "time on a CPU", "stolen": "time stolen", "blocked": "time blocked", "preemptions": "preemptions",
+          "wakeups": "wake-ups", "migrations": "moves between CPUs"}
+SHARES = ("on_cpu", "stolen", "blocked")
+
+
+def read(files):
+    rows = collections.defaultdict(list)
+    for name in files:
+        with open(name) as file:
+            for line in file:
+                row = json.loads(line)
+                rows[row["kind"]].append(row)
+    return rows
+
+
+def percent(share, digits=1):
+    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def table(head, lines):
+    """Of markdown. The first column is words, the others are numbers."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in [head, rule, *lines])
+
+
+def medians(rows, key):
+    """By that key, the median of each number of its rows; `None` where one of them is not known."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+
+    def median(of, name):
+        values = [row[name] for row in of]
+        return None if None in values else statistics.median(values)
+    names = ["work", "long_waits", "longest_ns", "between_cores", *COUNTS]
+    return {of: {name: median(group, name) for name in names} for of, group in groups.items()}
+
+
+def correlation(points):
+    """Pearson's, of pairs; `None` where either does not vary, or is not known."""
+    xs, ys = zip(*points)
+    if None in xs or None in ys or len(points) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
+        return None
+    return statistics.correlation(xs, ys)
+
+
+def facts(rows):
+    """Everything that a document may quote, by name."""
+    found = {}
+    for part in (of_moves, of_pairs, of_lock):
+        found.update(part(rows))
+    # A table in a document stands on lines of its own.
+    return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
+
+
+def of_moves(rows):
+    found, lines = {}, []
+    by_vm = medians(rows["moves"], lambda r: (r["vms"], r["vm"]))
+    for count in sorted({vms for vms, _ in by_vm}):
+        of = {vm: m for (vms, vm), m in by_vm.items() if vms == count}
+        moves = [60 * m["migrations"] for m in of.values()]
+        found |= {f"moves.{count}.total": f"{sum(moves):.0f}", f"moves.{count}.least": f"{min(moves):.0f}", f"moves.{count}.most": f"{max(moves):.0f}",
+                  f"moves.{count}.stolen": percent(statistics.mean(m["stolen"] for m in of.values()))}
+        lines += [[count, vm, percent(m["on_cpu"]), percent(m["stolen"]), f"{60 * m['preemptions']:.0f}", f"{60 * m['migrations']:.0f}",
+                   f"{60 * m['between_cores']:.0f}"] for vm, m in sorted(of.items())]
+    if lines:
+        found["moves.table"] = table(["VMs", "VM", "on a CPU", "stolen", "preemptions a minute", "moves a minute", "between cores"], lines)
+        found["moves.seconds"] = f"{max(r['seconds'] for r in rows['moves']):.0f} s"
+        found["moves.pieces"] = max(collections.Counter((r["vms"], r["vm"]) for r in rows["moves"]).values())
+    return found
+
+
+def of_pairs(rows):
+    found = {}
+    by = medians(rows["pairs"], lambda r: (r["program"], r["situation"], tuple(r["beside"])))
+    # A piece that was cut short tells nothing by itself.
+    wanted = {(own, situation, (other,)) for own in PROGRAMS for other in PROGRAMS if own != other for situation in ("two on a CPU", "a CPU each")}
+    if not by.keys() >= wanted | {(own, "alone", ()) for own in PROGRAMS}:
+        return found
+    alone = {program: by[program, "alone", ()] for program in PROGRAMS}
+    lost = {of: alone[of[0]]["work"] / m["work"] - 1 for of, m in by.items()}
+    found["pairs.pieces"] = max(collections.Counter((r["program"], r["situation"], tuple(r["beside"])) for r in rows["pairs"]).values())
+    found["pairs.alone"] = table(["VM", "steps a second", "on a CPU", "stolen", "blocked", "wake-ups a second"], [
+        [program, f"{m['work']:.0f}", percent(m["on_cpu"]), percent(m["stolen"]), percent(m["blocked"]), f"{m['wakeups']:.0f}"]
+        for program, m in alone.items()])
+    for situation, name in (("two on a CPU", "two"), ("a CPU each", "each")):
+        entries = {(own, other): lost[own, situation, (other,)] for own in PROGRAMS for other in PROGRAMS if own != other}
+        suffers = {own: statistics.mean(x for (a, _), x in entries.items() if a == own) for own in PROGRAMS}
+        inflicts = {own: statistics.mean(x for (_, b), x in entries.items() if b == own) for own in PROGRAMS}
+        found[f"pairs.{name}"] = table(["", *PROGRAMS, "suffers", "inflicts"], [
+            [own, *("" if own == other else percent(entries[own, other], 0) for other in PROGRAMS), percent(suffers[own], 0), percent(inflicts[own], 0)]
+            for own in PROGRAMS])
+        found |= {f"pairs.{name}.least": percent(min(entries.values()), 0), f"pairs.{name}.most": percent(max(entries.values()), 0),
+                  f"pairs.{name}.mean": percent(statistics.mean(entries.values()), 0)}
+    # Figure 4: against the best of the three pairings, by time, so against the least degradation.
+    pairings = {own: {other: 1 + lost[own, "two on a CPU", (other,)] for other in PROGRAMS if other != own} for own in PROGRAMS}
+    against_best = {(own, other): time_ / min(of.values()) - 1 for own, of in pairings.items() for other, time_ in of.items()}
+    worst = max(against_best, key=against_best.get)
+    found |= {"pairs.best.average": percent(statistics.mean(against_best.values())), "pairs.best.worst": percent(against_best[worst]),
+              "pairs.best.whose": f"{worst[0]} next to {worst[1]}"}
+    found["pairs.free"] = table(["VM", "degradation", "on a CPU", "stolen", "moves a minute"], [
+        [of[0], percent(lost[of], 0), percent(m["on_cpu"]), percent(m["stolen"]), f"{60 * m['migrations']:.0f}"]
+        for of, m in by.items() if of[1] == "not pinned"])
+    free = [r for r in rows["pairs"] if r["situation"] == "not pinned"]
+    seconds = sum(r["seconds"] for r in free) / len(PROGRAMS)
+    moved = sum(r["migrations"] * r["seconds"] for r in free)
+    found |= {"pairs.free.seconds": f"{seconds:.0f} s", "pairs.free.moved": f"{moved:.0f}", "pairs.free.total": f"{60 * moved / seconds:.0f}"}
+    lines = []
+    for count, name in COUNTS.items():
+        within = [correlation([(lost[of], m[count]) for of, m in by.items() if of[0] == program]) for program in PROGRAMS]
+        known = [r for r in within if r is not None]
+        across = correlation([(lost[of], m[count]) for of, m in by.items()])
+        mean = f"{statistics.mean(known):+.2f}" if known else "constant"
+        lines.append([name, mean, f"{min(known):+.2f} to {max(known):+.2f}" if known else "", len(known), "constant" if across is None else f"{across:+.2f}"])
+        found[f"pairs.with.{count}"] = mean
+    found["pairs.correlation"] = table(["count", "within a VM, mean", "of single VMs", "VMs", "across VMs"], lines)
+    found["pairs.situations"] = sum(of[0] == PROGRAMS[0] for of in by)
+    return found
+
+
+def of_lock(rows):
+    found, lines = {}, []
+    by = medians(rows["lock"], lambda r: (r["policy"], r["program"]))
+    for (policy, program), m in by.items():
+        alone = by["alone", program]["work"]
+        found |= {f"lock.{policy}.{program}.work": percent(m["work"] / alone, 0), f"lock.{policy}.{program}.stolen": percent(m["stolen"]),
+                  f"lock.{policy}.{program}.long-waits": f"{m['long_waits']:.1f}", f"lock.{policy}.{program}.longest": f"{m['longest_ns'] / 1e6:.0f} ms"}
+        lines.append([f"{program}, {policy}", f"{m['work']:.0f}", percent(m["work"] / alone, 0), percent(m["on_cpu"]), percent(m["stolen"]),
+                      f"{m['long_waits']:.1f}" if program == "lock" else "", f"{m['longest_ns'] / 1e6:.0f} ms" if program == "lock" else ""])
+    if lines:
+        found["lock.pieces"] = len([r for r in rows["lock"] if r["policy"] == "none" and r["program"] == "lock"])
+        found["lock.table"] = table(["VM, policy", "steps a second", "of those alone", "on a CPU", "stolen", "waits of 1 ms and more a second",
+                                     "longest"], lines)
+        if ("none", "lock") in by and ("gang", "lock") in by:
+            found["lock.gain"] = f"{by['gang', 'lock']['work'] / by['none', 'lock']['work']:.2f}"
+    return found
+
+
+def machine():
+    with open("/proc/cpuinfo") as file:
+        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def output(*argv):
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[0].strip()
+
+
+def compact(value):
+    """Numbers to five digits."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def write(rows, folder):
+    """A folder for `scripts/keep-record`."""
+    os.makedirs(folder, exist_ok=True)
+    found = facts(rows)
+    version, emulator = output(CORUN, "--version"), output("qemu-system-x86_64", "--version")
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    kept = {kind: [{name: compact(value) for name, value in row.items()} for row in of] for kind, of in rows.items()}
+    result = {"schema": SCHEMA, "date": date, "machine": machine(), "kernel": platform.release(), "emulator": emulator, "corun": version,
+              "facts": found, "rows": kept}
+    with open(f"{folder}/result.json", "w") as file:
+        json.dump(result, file, separators=(",", ":"))
+    pieces = "\n".join(f"bench/vms.py {kind}" for kind in sorted(rows) if rows[kind])
+    tables = "".join(f"\n## {name}\n\n{value.strip()}\n" for name, value in found.items() if "\n" in value)
+    numbers = "".join(f"- {name}: {value}\n" for name, value in found.items() if "\n" not in value)
+    with open(f"{folder}/README.md", "w") as file:
+        file.write(f"""# Virtual machines on this machine
+
+Made {date} by {version} with pieces of
+
+```
+{pieces}
+```
+
+| | |
+| --- | --- |
+| machine | {machine()} |
+| kernel | {platform.release()} |
+| emulator | {emulator} |
+
+`result.json.gz` has every row. What is run is in `bench/vms/pieces.py`, what the guests do in `bench/vms/guest.c`.
+
+{numbers}{tables}""")
