@@ -1,7 +1,7 @@
 """Tests ended by a time-out, some of them starved: is each labelled rightly?
 
 Truth is what the test runner did to the loop on the test's CPU, and the account of the root cgroup: a test that was left alone, but next to
-which others had a twentieth of its CPU's time or more, half of what starves, is neither.
+which others had a twentieth of its CPU's time or more, half of what starves, is neither. corun runs on the other CPU.
 """
 import json, os, random, signal, subprocess, sys, time
 from .kit import Neighbour, in_turns, pace, verified, work
@@ -78,7 +78,7 @@ def rows(until, folder, cpu, other):
                     name, command = "sleeps", ["sleep", "60"]
                 tests.append((f"{n} {name}", starve, limit, pinned + command))
             said = verified(folder, ["--junit", f"{folder}/t.xml", "--policy", "neutral"],
-                            [*pinned, sys.executable, "-c", RUNNER, str(loop.child), json.dumps(tests), f"{folder}/t.xml"])
+                            [*pinned, sys.executable, "-c", RUNNER, str(loop.child), json.dumps(tests), f"{folder}/t.xml"], other)
             failed = {t["name"]: t for t in said["failed_tests"]}
             with open(f"{folder}/t.xml.others") as file:
                 others = json.load(file)
