@@ -364,23 +364,24 @@ impl Observation {
     }
 
     /// A task goes on from one window to the next when it was alive at the end of the first and was there at the
-    /// beginning of the second; otherwise it is another task, whatever its number. Returns how many went on within their tenants.
+    /// beginning of the second; otherwise, and in another tenant, it is another task, whatever its number. Returns how many went on.
     fn extend_tasks(&mut self, next: &Observation) -> std::collections::BTreeMap<TenantId, u64> {
         let mut going_on = std::collections::BTreeMap::new();
         let mut living: std::collections::BTreeMap<TaskId, usize> =
             self.tasks.iter().enumerate().filter(|(_, t)| t.alive).map(|(i, t)| (t.id, i)).collect();
         for t in &next.tasks {
             match living.remove(&t.id).filter(|_| t.born_ns <= next.start_ns) {
+                Some(i) if self.tasks[i].tenant != t.tenant => {
+                    self.tasks[i].alive = false;
+                    self.tasks.push(TaskObservation { born_ns: next.start_ns, ..t.clone() });
+                }
                 Some(i) => {
                     let known = &mut self.tasks[i];
                     Arc::make_mut(&mut known.account).add(&t.account);
                     known.alive = t.alive;
                     known.name.clone_from(&t.name);
                     known.last_cpu = t.last_cpu.or(known.last_cpu);
-                    // Whom it goes over to has it as well from now on.
-                    if std::mem::replace(&mut known.tenant, t.tenant) == t.tenant {
-                        *going_on.entry(t.tenant).or_default() += 1;
-                    }
+                    *going_on.entry(t.tenant).or_default() += 1;
                 }
                 None => self.tasks.push(t.clone()),
             }
@@ -520,6 +521,21 @@ mod tests {
         let lived: Vec<u64> = a.tasks.iter().map(|t| t.account.ledger.total_ns()).collect();
         assert_eq!(lived, [200, 80, 50]);
         assert_eq!(a.by_tenant[0].tasks, 3);
+    }
+
+    #[test]
+    fn what_a_task_did_before_it_went_over_to_another_tenant_stays_there() {
+        let of = |tenant: TenantId, start_ns| {
+            let mut seen = window(start_ns, start_ns + 100, vec![task(1, 0, 100, true)]);
+            (seen.tasks[0].tenant, seen.tenants[0].id, seen.by_tenant[0].id) = (tenant, tenant, tenant);
+            seen
+        };
+        let mut sum = of(TenantId(0), 0);
+        [(0, 100), (7, 200), (7, 300), (0, 400)].iter().for_each(|&(n, at)| sum.extend(&of(TenantId(n), at)));
+        sum.check().unwrap();
+        let lived = |t: &TaskObservation| (t.tenant.0, t.born_ns, t.account.ledger.total_ns(), t.alive);
+        let rows = [(0, 0, 200, false), (7, 200, 200, false), (0, 400, 100, true)];
+        assert!(sum.tasks.iter().map(lived).eq(rows));
     }
 
     #[test]

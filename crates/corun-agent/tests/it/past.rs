@@ -59,6 +59,29 @@ fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
 }
 
 #[test]
+fn an_interval_in_which_a_task_went_over_to_another_tenant_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = recorder(folder.path(), 1);
+    let mut windows: Vec<Observation> = (0..4).map(|n| window(n, 3)).collect();
+    // The third task is of the second tenant from the second window on, as one that is put into a job's cgroup.
+    for seen in &mut windows[1..] {
+        let gone = seen.by_tenant.pop().unwrap();
+        seen.tasks[2].tenant = TenantId(1);
+        seen.by_tenant[1].account.add(&gone.account);
+        seen.by_tenant[1].tasks += 1;
+        seen.check().unwrap();
+    }
+    windows.iter().for_each(|seen| push(&mut kept, seen));
+    let reader = Reader::open(folder.path()).unwrap();
+    let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();
+    assert!(all.damages.is_empty(), "{:?}", all.damages);
+    assert_eq!(all.missing_ns, 0);
+    let whole = all.recording.whole().unwrap();
+    whole.check().unwrap();
+    assert_eq!(steal_ns(whole), windows.iter().map(steal_ns).sum::<u64>());
+}
+
+#[test]
 fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = recorder(folder.path(), 1);
