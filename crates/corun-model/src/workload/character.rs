@@ -2,12 +2,10 @@
 //! or assumed for the program running alone. The live host ignores it.
 
 use super::bad_key::BadKey;
-use super::memory::{MemoryUse, MOST_WORKING_SET};
+use super::memory::{MemoryUse, MOST_PKI, MOST_WORKING_SET};
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
-/// More than this per thousand instructions would be more than one for each.
-const MOST_PKI: f64 = 1_000.0;
 /// No core does more in a cycle.
 const MOST_IPC: f64 = 16.0;
 /// More lines than threads could ever contend for.

@@ -4,6 +4,7 @@
 //! ```text
 //! references that are no stream   : shared-refs of them to `shared`, the others to the thread's own data
 //! references to the own data      : hot-refs of them to `hot`, the others to the rest of `working-set`
+//! private-refs-pki                : besides these, to `private`, which stays in the core's own caches when the thread runs alone
 //! ```
 //!
 //! so a thread's miss curve has a knee at `hot` and one at `working-set`. All default to what a file without them means.
@@ -12,6 +13,8 @@ use super::bad_key::BadKey;
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
+/// More than this per thousand instructions would be more than one for each.
+pub(super) const MOST_PKI: f64 = 1_000.0;
 /// A pebibyte, which no thread goes through again and again.
 pub(super) const MOST_WORKING_SET: u64 = 1 << 50;
 
@@ -46,11 +49,26 @@ pub struct MemoryUse {
     pub hot_refs: f64,
     /// Share of a thread's accesses to DRAM that go to the line after the one before, 0..=1 (1): streams do, pointers do not.
     pub rows: f64,
+    /// Bytes that a thread keeps in its core's private caches (0): what it fetches again after it was away.
+    #[serde(deserialize_with = "written_bytes")]
+    pub private: u64,
+    /// References per thousand instructions that find their line there and would not in an empty one (0): misses of the first level that
+    /// hit the second.
+    pub private_refs_pki: f64,
 }
 
 impl Default for MemoryUse {
     fn default() -> Self {
-        MemoryUse { placed: Placed::Own, shared: 0, shared_refs: 0.0, hot: 0, hot_refs: 0.0, rows: 1.0 }
+        MemoryUse {
+            placed: Placed::Own,
+            shared: 0,
+            shared_refs: 0.0,
+            hot: 0,
+            hot_refs: 0.0,
+            rows: 1.0,
+            private: 0,
+            private_refs_pki: 0.0,
+        }
     }
 }
 
@@ -62,6 +80,7 @@ impl MemoryUse {
     pub fn check(&self, working_set: u64) -> Result<(), BadKey> {
         part("shared-refs", self.shared_refs, "shared", self.shared)?;
         part("hot-refs", self.hot_refs, "hot", self.hot)?;
+        self.check_private()?;
         if !(0.0..=1.0).contains(&self.rows) {
             return Err(BadKey::is("rows", format!("{:?}", self.rows), "; it is a share between 0 and 1"));
         }
@@ -74,6 +93,25 @@ impl MemoryUse {
             return Err(BadKey::new("hot", what));
         }
         Ok(())
+    }
+
+    fn check_private(&self) -> Result<(), BadKey> {
+        let (key, refs) = ("private-refs-pki", self.private_refs_pki);
+        if !(0.0..=MOST_PKI).contains(&refs) {
+            return Err(BadKey::is(
+                key,
+                format!("{refs:?}"),
+                format!("; give a number from 0 to {MOST_PKI}"),
+            ));
+        }
+        match (refs > 0.0, self.private > 0) {
+            (true, false) => Err(BadKey::is(key, format!("{refs:?}"), ", but private is 0; give its size")),
+            (false, true) => {
+                let what = "private has a size, but private-refs-pki is 0; give how many references go to it";
+                Err(BadKey::new("private", what))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -134,6 +172,17 @@ mod tests {
         );
         let said = refused("working-set = \"1MiB\"\nmemory = { hot = \"2MiB\", hot-refs = 0.5 }");
         assert!(said.starts_with("m.toml:7: hot is larger than working-set"), "{said}");
+        let said = refused("memory = { private = \"128KiB\" }");
+        assert!(
+            said.starts_with("m.toml:6: private has a size, but private-refs-pki is 0; give how"),
+            "{said}"
+        );
+        assert_eq!(
+            refused("memory = { private-refs-pki = 9.0 }"),
+            "m.toml:6: private-refs-pki is 9.0, but private is 0; give its size"
+        );
+        let said = refused("memory = { private-refs-pki = 2000.0 }");
+        assert_eq!(said, "m.toml:6: private-refs-pki is 2000.0; give a number from 0 to 1000");
         let said = refused("memory = { rows = -1.0 }");
         assert_eq!(said, "m.toml:6: rows is -1.0; it is a share between 0 and 1");
         let said = refused("memory = { placed = \"there\" }");

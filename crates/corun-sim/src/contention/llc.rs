@@ -12,8 +12,7 @@
 //! The step is implicit, so it conserves the cache's bytes for any `dt` and its rest point does not depend on `dt`.
 //! Tasks off the CPU insert nothing and decay by the same factor: what they find at their return is what the others
 //! left them, so the refill after a switch or a migration to another domain is not a constant but comes out of this
-//! model. (The refill of the private L2 does not: some 60 µs for 256 KiB, 0.2 % of a 30 ms slice; it is part of the
-//! switch cost.)
+//! model. (The refill of private caches is [`super::private`]'s.)
 //!
 //! Rates are held between re-evaluations; [`Domain::wake_ns`] says when a share will have moved far enough since its last.
 //! A share that moves is evaluated half a step ahead, so that its rate is right in the middle of the time for which it

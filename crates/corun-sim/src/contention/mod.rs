@@ -18,6 +18,7 @@
 //! | --- | --- | --- |
 //! | [`smt`] | hyperthreads share a core by IPC demand | ATC'16 §3.2 |
 //! | [`llc`] | shares of the last-level cache, and refill after a switch | miss curve against occupied share |
+//! | [`private`] | private caches and TLB after a switch or a migration, shared by hyperthreads | footprints |
 //! | [`regions`] | data that threads share, once in each cache | |
 //! | [`membw`] | queueing for a node's memory | M/D/1 |
 //! | [`numa`] | local and remote DRAM, and where data lives | ATC'16 §2 |
@@ -36,6 +37,7 @@ pub mod links;
 pub mod llc;
 pub mod membw;
 pub mod numa;
+pub mod private;
 pub mod profile;
 pub mod regions;
 pub mod smt;

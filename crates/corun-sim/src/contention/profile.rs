@@ -5,6 +5,7 @@
 //!     + references × (1 - miss share) × exposed(LLC)            llc, regions, tolerance
 //!     + references × miss share × exposed(DRAM + wait)          numa, membw, links, tolerance
 //!     + transfers × exposed(transfer + wait)                    coherence, hot_lines, tolerance
+//!     + lines and pages that private levels lack × exposed      private, tolerance
 //! progress = cpi alone / cpi
 //! ```
 //!
@@ -21,9 +22,13 @@ use super::coherence::TransferCycles;
 use super::llc::{miss_share, missing_alone, share_alone};
 use super::membw::{Demand, Memory, LINE};
 use super::numa::Numa;
+use super::private::{Footprint, LEVELS};
 use super::smt;
 use super::tolerance::{exposed, exposed_transfer};
 use crate::machine_file::{MachineModel, Smt};
+
+/// Bytes of a page.
+pub const PAGE: f64 = 4096.0;
 
 /// A character worked out for one machine, in cycles and per instruction.
 #[derive(Clone, Debug)]
@@ -65,6 +70,8 @@ pub struct Profile {
     pub memory: bool,
     /// Whether it takes part in the coherence model.
     pub coherent: bool,
+    /// What it keeps in the private levels of its core.
+    pub footprints: [Footprint; LEVELS],
     /// Solo work after which its private cache holds other lines: [`coherence`](super::coherence).
     pub reach_ns: u64,
     /// Of one that takes part in neither: what it suffers by itself, by node of the core and home, once and for all.
@@ -152,6 +159,7 @@ impl Profile {
             alone_cpi: 0.0,
             memory: false,
             coherent: c.coherence_pki > 0.0,
+            footprints: footprints(c, model, numa, hidden),
             reach_ns: u64::MAX,
             steady: Vec::new(),
         };
@@ -176,7 +184,7 @@ impl Profile {
         let traffic = alone.bytes_per_cycle(0.0);
         let placed = p.parts.is_some() || p.placed == Placed::Interleaved;
         p.memory = references > 0.0 && (p.working_set > 0.0 || placed || traffic * 256.0 > memory.capacity);
-        if !p.memory && !p.coherent {
+        if !p.memory && !p.coherent && p.footprints == <[Footprint; LEVELS]>::default() {
             let nodes = 0..numa.nodes() as u32;
             let pairs = nodes.clone().flat_map(|node| nodes.clone().map(move |home| (node, home)));
             let stalls = |(node, home)| p.memory_stall(p.compulsory, numa.cycles(node, home));
@@ -200,6 +208,36 @@ impl Profile {
     pub fn demand(&self, base_cpi: f64, missing: f64) -> Demand {
         Demand { rows: self.rows, ..Demand::new(base_cpi, self.references * missing, self.hidden) }
     }
+}
+
+/// What a program keeps in the private levels, as far as its file and the machine's say.
+fn footprints(c: &Character, model: &MachineModel, numa: &Numa, hidden: f64) -> [Footprint; LEVELS] {
+    let mut both = <[Footprint; LEVELS]>::default();
+    let kept = c.memory.private_refs_pki / 1e3;
+    if c.memory.private == 0 {
+        return both;
+    }
+    if let Some(bandwidth) = model.fill_bandwidth {
+        let fill = LINE * 1e9 / bandwidth as f64 * model.ghz;
+        let line = |cycles: f64| exposed(cycles, hidden).max(fill);
+        both[0] = Footprint {
+            bytes: c.memory.private.min(model.l2_bytes) as f64,
+            references: kept,
+            near: line(model.latency.llc_ns as f64 * model.ghz),
+            far: line(numa.cycles(0, 0)),
+        };
+    }
+    if let Some(tlb) = model.tlb {
+        // One walk for all lines of a page.
+        let walk = exposed(tlb.walk_ns as f64 * model.ghz, hidden) * LINE / PAGE;
+        both[1] = Footprint {
+            bytes: (c.memory.private.saturating_add(c.working_set) as f64).min(tlb.entries * PAGE),
+            references: kept + c.llc_refs_pki / 1e3 * (1.0 - c.compulsory.clamp(0.0, 1.0)),
+            near: walk,
+            far: walk,
+        };
+    }
+    both
 }
 
 /// A loop that polls a flag in its own L1: many branches, hardly any mispredicted (PACT'16 §2.1), a third of a core.

@@ -12,8 +12,8 @@
 //! other, and stalls themselves are not stretched.
 //!
 //! Source: ATC'16 §3.2 (IPC decides whether sharing a core pays), Bulpin and Pratt 2005 (a linear model by demand).
-//! Limits: no functional units (two integer threads conflict as much as an integer and a float one), no halving of
-//! L1 and L2, no fairness of fetch policies; beyond two siblings the linear form is an extrapolation.
+//! Limits: no functional units (two integer threads conflict as much as an integer and a float one), no
+//! fairness of fetch policies; L1 and L2 are [`super::private`]'s; beyond two siblings the linear form is an extrapolation.
 
 use crate::machine_file::Smt;
 

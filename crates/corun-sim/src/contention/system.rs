@@ -15,12 +15,14 @@ use super::links::Links;
 use super::llc::{Domain, Left, Part};
 use super::membw::{Demand, Memory, LINE};
 use super::numa::{Homes, Numa};
+use super::private::Private;
 use super::profile::{spinning, Profile};
 use super::regions::{Missed, Regions, NOWHERE};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
 
+mod cold;
 mod evaluate;
 mod in_step;
 mod lines;
@@ -58,6 +60,10 @@ pub struct System {
     spread_wanted: u64,
     spread_solved: u64,
     regions: Regions,
+    /// `None`: private levels are warm whenever somebody comes.
+    private: Option<Box<Private>>,
+    /// CPUs whose private levels are evaluated anew; kept for its memory.
+    warmed: Vec<u32>,
     /// By program: where its data lives.
     homes: Vec<Homes>,
     /// By program.
@@ -106,6 +112,8 @@ struct Slot {
     /// Misses per instruction by what they go to, where its task's data has parts.
     missed: Missed,
     sharing: Sharing,
+    /// Lines per instruction that its private caches lack.
+    cold_lines: f64,
     /// Cycles per instruction for which its transfers keep lines, and that each waits as its rates have it and as `memory` has it.
     line_busy: f64,
     line_exposed: f64,
@@ -196,6 +204,8 @@ impl System {
             spread_wanted: 0,
             spread_solved: 0,
             regions: Regions::default(),
+            private: cold::private(model),
+            warmed: Vec::new(),
             homes: Vec::new(),
             groups: Vec::new(),
             tasks: Vec::new(),
@@ -256,7 +266,8 @@ impl System {
             task.on = task.on.filter(|on| *on != cpu);
         }
         let slot = &mut self.slots[cpu as usize];
-        (slot.running, slot.progress, slot.sharing, slot.line_busy) = (running, ONE, Sharing::default(), 0.0);
+        (slot.running, slot.progress, slot.sharing) = (running, ONE, Sharing::default());
+        (slot.line_busy, slot.cold_lines) = (0.0, 0.0);
         if let Some(r) = running {
             self.task(r.task).on = Some(cpu);
             self.join(now_ns, cpu, r, place);
@@ -272,6 +283,9 @@ impl System {
         }
         if now_ns >= self.catch_up_ns {
             self.catch_up(now_ns);
+        }
+        if now_ns >= self.warm_ns() {
+            self.warm_up(now_ns);
         }
         for i in 0..self.regrouped.len() {
             let program = self.regrouped[i] as usize;
@@ -310,7 +324,7 @@ impl System {
     /// When [`refresh`](Self::refresh) should be called again although nothing was [`set`](Self::set): a cache
     /// fills, or threads catch up with others, and rates move by themselves.
     pub fn next_ns(&self) -> Option<u64> {
-        let next_ns = self.next_ns.min(self.catch_up_ns);
+        let next_ns = self.next_ns.min(self.catch_up_ns).min(self.warm_ns());
         (next_ns != u64::MAX).then_some(next_ns)
     }
 
@@ -368,6 +382,7 @@ impl System {
             }
         }
         self.leave_group(cpu, was);
+        self.leave_private(now_ns, cpu);
     }
 
     fn join(&mut self, now_ns: u64, cpu: u32, now: Running, place: Option<Place>) {
@@ -403,6 +418,7 @@ impl System {
                 self.join_parts(cpu, now);
             }
         }
+        self.join_private(now_ns, cpu, now);
         let profile = &self.profiles[now.character.0 as usize];
         if profile.coherent {
             if self.groups.len() <= now.program as usize {
@@ -422,26 +438,6 @@ impl System {
     fn unplan(&mut self, llc: u32) {
         if self.unplanned.last() != Some(&llc) {
             self.unplanned.push(llc);
-        }
-    }
-
-    /// Marks the tasks whose share of a cache has moved, in the domains that were due.
-    fn wake(&mut self, now_ns: u64) {
-        for llc in 0..self.domains.len() {
-            if self.wakes_ns[llc] > now_ns {
-                continue;
-            }
-            self.domains[llc].advance(now_ns);
-            let step = self.domains[llc].look();
-            for place in 0..self.domains[llc].members() {
-                if self.domains[llc].has_moved(place, step) {
-                    match self.domains[llc].part(place) {
-                        Part::Own(cpu) | Part::Hot(cpu) => self.mark(cpu),
-                        Part::Region(region) => self.mark_users(region),
-                    }
-                }
-            }
-            self.unplan(llc as u32);
         }
     }
 
@@ -499,7 +495,8 @@ impl System {
             instructions,
             branches: instructions * p.branches,
             mispredicts: instructions * p.mispredicts,
-            references: instructions * (p.references + slot.sharing.intra + slot.sharing.inter),
+            references: instructions
+                * (p.references + slot.cold_lines + slot.sharing.intra + slot.sharing.inter),
             misses: dram + instructions * slot.sharing.inter,
             stalls: instructions * (cpi - slot.computing),
             intra: instructions * slot.sharing.intra,
@@ -519,6 +516,9 @@ impl System {
             let llc = self.slots[cpu as usize].at.llc;
             self.unplan(llc);
         }
+        if let Some(private) = &mut self.private {
+            private.set_rate(now_ns, cpu, instructions);
+        }
         let slot = &mut self.slots[cpu as usize];
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let progress = ((p.alone_cpi / cpi * f64::from(ONE) + 0.5) as u32).clamp(1, ONE);
@@ -528,14 +528,6 @@ impl System {
         slot.place_anew(now_ns);
         slot.progress = progress;
         Some(CpuRate { cpu, progress })
-    }
-
-    /// Plans the wake-ups of the domains whose rates changed.
-    fn plan(&mut self) {
-        for llc in self.unplanned.drain(..) {
-            self.wakes_ns[llc as usize] = self.domains[llc as usize].wake_ns();
-        }
-        self.next_ns = self.wakes_ns.iter().copied().min().unwrap_or(u64::MAX);
     }
 }
 
@@ -570,6 +562,7 @@ impl Slot {
             interleaved: false,
             missed: Missed::default(),
             sharing: Sharing::default(),
+            cold_lines: 0.0,
             line_busy: 0.0,
             line_exposed: 0.0,
             line_wait: 0.0,

@@ -49,12 +49,16 @@ impl Engine {
         run.shared.here = Here { now_ns: self.now_ns, cache: self.cpus[cpu].llc };
         let step = t.cursor.next(plan, &mut run.shared);
         match step {
-            Step::Work(ns) => {
+            Step::Work(ns) | Step::Stolen(ns) => {
                 t.take_up(ns);
                 let meets = run.shares && plan.phases.get(t.cursor.phase()).is_some_and(Phase::meets);
                 t.share_ns = meets.then_some(ns);
                 let grain = t.cursor.grains().saturating_sub(1);
                 t.character = run.characters[plan.character_at(grain)];
+                if matches!(step, Step::Stolen(_)) {
+                    let task = t.task as u32;
+                    self.stirred |= self.contention.new_data(self.now_ns, task);
+                }
             }
             Step::Busy(ns) => {
                 t.take_up(u64::MAX);

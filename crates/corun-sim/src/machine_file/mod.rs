@@ -33,6 +33,11 @@ pub struct MachineModel {
     pub node_bandwidth: u64,
     /// What a link between two nodes moves in one direction, in bytes per second; `None`: nobody waits for one.
     pub link_bandwidth: Option<u64>,
+    /// What a core's private caches are filled with from the last-level cache, in bytes per second; `None`: they are warm whenever a
+    /// task comes.
+    pub fill_bandwidth: Option<u64>,
+    /// The TLB of a core; `None`: it holds all pages whenever a task comes.
+    pub tlb: Option<Tlb>,
     /// Rows of DRAM; `None`: every line takes alike.
     pub rows: Option<Rows>,
     /// Hyperthreads.
@@ -92,6 +97,15 @@ pub struct Rows {
     pub banks: f64,
     /// The part of a node's bandwidth that is left when no access finds its row open, above 0 and at most 1.
     pub closed: f64,
+}
+
+/// A core's TLB for data, all levels together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tlb {
+    /// Pages of 4 KiB that it holds.
+    pub entries: f64,
+    /// How long it takes to look one up in the page tables.
+    pub walk_ns: u64,
 }
 
 /// How hyperthreads share a core.
@@ -254,6 +268,8 @@ impl MachineModel {
             llc_bytes: take("cache.llc", measured.llc_bytes, 32 << 20),
             node_bandwidth: take("memory.node-bandwidth", measured.node_bandwidth, 20_000_000_000),
             link_bandwidth: None,
+            fill_bandwidth: None,
+            tlb: None,
             rows: None,
             latency: Latency {
                 llc_ns: take("latency.llc", measured.llc_ns, latency.llc_ns),

@@ -1,7 +1,7 @@
 //! Reading a machine file's text: what it says, and defaults with their names for what it leaves out. Bad input is one
 //! sentence that names file, line and remedy.
 
-use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Rows, Smt, MAX_CPUS};
+use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Rows, Smt, Tlb, MAX_CPUS};
 use corun_model::duration::{human_ns, parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
 use corun_model::workload::{read_file, BadKey};
@@ -87,6 +87,33 @@ struct Cache {
     l1: Option<String>,
     l2: Option<String>,
     llc: Option<String>,
+    /// Bytes per second, written as `20GB/s`.
+    fill_bandwidth: Option<String>,
+    /// Pages that a core's TLB holds, and what it takes to look up one that it does not.
+    tlb_entries: Option<u32>,
+    tlb_walk: Option<String>,
+}
+
+/// More pages than any TLB holds.
+const MOST_ENTRIES: u32 = 1 << 20;
+
+impl Cache {
+    fn tlb(&self, read: &mut Reader) -> Result<Option<Tlb>, Bad> {
+        let entries = match (self.tlb_entries, &self.tlb_walk) {
+            (None, None) => return Ok(None),
+            (Some(entries), Some(_)) => entries,
+            (entries, _) => {
+                let key = if entries.is_some() { "tlb-entries" } else { "tlb-walk" };
+                return Err(BadKey::new(key, "tlb-entries and tlb-walk go together; say both or neither"));
+            }
+        };
+        if !(1..=MOST_ENTRIES).contains(&entries) {
+            let remedy = format!("; give a number from 1 to {MOST_ENTRIES}");
+            return Err(BadKey::is("tlb-entries", entries, remedy));
+        }
+        let walk_ns = read.ns("cache.tlb-walk", &self.tlb_walk, 0)?;
+        Ok(Some(Tlb { entries: f64::from(entries), walk_ns }))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -229,12 +256,18 @@ impl File {
             peak_ipc: read.number("smt.peak-ipc", self.smt.peak_ipc, 3.0, 0.1, 16.0)?,
         };
         let rows = self.memory.rows()?;
+        let tlb = self.cache.tlb(&mut none)?;
         let per_second = |t: String| t.trim_end_matches("/s").to_string();
         let bandwidth = self.memory.node_bandwidth.map(per_second);
         // Who says nothing of links has none that anybody waits for; nothing is assumed.
         let link = self.memory.link_bandwidth.map(per_second);
         let link_bandwidth = match &link {
             Some(_) => Some(none.bytes("memory.link-bandwidth", &link, 0)?),
+            None => None,
+        };
+        let fill = self.cache.fill_bandwidth.map(per_second);
+        let fill_bandwidth = match &fill {
+            Some(_) => Some(none.bytes("cache.fill-bandwidth", &fill, 0)?),
             None => None,
         };
         let model = MachineModel {
@@ -247,6 +280,8 @@ impl File {
             llc_bytes: read.bytes("cache.llc", &self.cache.llc, 32 << 20)?,
             node_bandwidth: read.bytes("memory.node-bandwidth", &bandwidth, 20_000_000_000)?,
             link_bandwidth,
+            fill_bandwidth,
+            tlb,
             rows,
             latency,
             smt,
@@ -274,6 +309,11 @@ impl File {
             let what =
                 "a link-bandwidth below 1MB/s makes no sense; give more, such as 5GB/s, or leave it out";
             return Err(BadKey::new("link-bandwidth", what));
+        }
+        if model.fill_bandwidth.is_some_and(|b| b < LEAST_BANDWIDTH) {
+            let what =
+                "a fill-bandwidth below 1MB/s makes no sense; give more, such as 20GB/s, or leave it out";
+            return Err(BadKey::new("fill-bandwidth", what));
         }
         Ok(model)
     }

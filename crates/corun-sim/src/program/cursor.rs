@@ -15,6 +15,8 @@ const BIRTH: u32 = u32::MAX;
 pub enum Step {
     /// Computes for this long, as solo run time. `u64::MAX`: for ever.
     Work(u64),
+    /// The same, with data that another thread was to work on.
+    Stolen(u64),
     /// Computes until so much time has passed, however much of a CPU it gets meanwhile.
     Busy(u64),
     /// Arrives at a barrier and waits until it opens.
@@ -388,9 +390,14 @@ impl Cursor {
         if shared.cut {
             return Step::Next;
         }
-        let Some(grain) = shared.steal(self.phase, p, self.thread as usize) else { return Step::Next };
+        let Some((grain, own)) = shared.steal(self.phase, p, self.thread as usize) else { return Step::Next };
         self.grains += 1;
-        Step::Work(p.grain_ns(0, self.draw(grain)))
+        let ns = p.grain_ns(0, self.draw(grain));
+        if own {
+            Step::Work(ns)
+        } else {
+            Step::Stolen(ns)
+        }
     }
 
     fn free(&mut self, p: &Parallel, rounds: u64, shared: &mut Shared) -> Step {
@@ -464,8 +471,10 @@ mod tests {
         let own: Vec<Range<u64>> = (0..3).map(|t| program.own_grains(t)).collect();
         assert_eq!(own, [0..2, 2..4, 4..7]);
         let mut shared = Shared { taken: vec![0], ..Shared::default() };
-        let taken: Vec<u64> = (0..7).map(|_| shared.steal(0, program, 0).unwrap()).collect();
-        assert_eq!(taken, [0, 1, 6, 3, 5, 2, 4]);
+        let taken: Vec<(u64, bool)> = (0..7).map(|_| shared.steal(0, program, 0).unwrap()).collect();
+        let own = [0, 1].map(|grain| (grain, true));
+        let stolen = [6, 3, 5, 2, 4].map(|grain| (grain, false));
+        assert_eq!(taken, [&own[..], &stolen].concat());
         assert_eq!(shared.steal(0, program, 1), None);
     }
 

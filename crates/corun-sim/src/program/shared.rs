@@ -63,8 +63,8 @@ impl Shared {
         self.over.get(barrier) == Some(&true)
     }
 
-    /// The next grain for a thread that steals: the first of its own, or else the last of the fullest queue.
-    pub(super) fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<u64> {
+    /// The next grain for a thread that steals, and whether it is its own: the first of those, or else the last of the fullest queue.
+    pub(super) fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<(u64, bool)> {
         if self.own.len() <= phase {
             self.own.resize(phase + 1, Vec::new());
         }
@@ -73,9 +73,10 @@ impl Shared {
             own.extend((0..p.threads).map(|t| p.own_grains(t)));
         }
         let mine = own[thread].next();
-        mine.or_else(|| {
+        mine.map(|grain| (grain, true)).or_else(|| {
             let left = |r: &Range<u64>| r.end - r.start;
-            own.iter_mut().enumerate().max_by_key(|(i, r)| (left(r), Reverse(*i)))?.1.next_back()
+            let fullest = own.iter_mut().enumerate().max_by_key(|(i, r)| (left(r), Reverse(*i)))?;
+            Some((fullest.1.next_back()?, false))
         })
     }
 }

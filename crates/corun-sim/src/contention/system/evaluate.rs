@@ -3,6 +3,7 @@
 use super::{Slot, System};
 use crate::contention::coherence::{sharing, Sharing};
 use crate::contention::llc::miss_share;
+use crate::contention::private::Cold;
 use crate::contention::profile::Own;
 use crate::contention::regions::{Missed, NOWHERE};
 use crate::contention::tolerance::EXPOSED_QUEUE;
@@ -67,9 +68,10 @@ impl System {
                 line_busy = sharing(p.transfers, group.threads, &siblings, &p.transfer_busy).stall;
             }
         }
+        let cold = self.private.as_ref().map_or(Cold::default(), |private| private.cold(cpu));
         let far = if p.placed == Placed::Interleaved { missing } else { missed.shared };
         let slot = &mut self.slots[cpu as usize];
-        (slot.sharing, slot.line_busy) = (shared, line_busy);
+        (slot.sharing, slot.line_busy, slot.cold_lines) = (shared, line_busy, cold.lines);
         slot.line_exposed = (1.0 - p.hidden).max(EXPOSED_QUEUE);
         let mut dram_cycles = self.numa.cycles(at.node, home);
         if slot.in_spread != NOWHERE {
@@ -81,7 +83,7 @@ impl System {
         } else if has_parts {
             slot.missed = missed.per_instruction(p.references);
         }
-        let stalls = p.memory_stall(missing, dram_cycles) + shared.stall;
+        let stalls = p.memory_stall(missing, dram_cycles) + shared.stall + cold.stall;
         p.own(missing, stalls, &self.model.smt)
     }
 }

@@ -1,4 +1,5 @@
-//! Tasks whose data has parts: hot ones, ones that threads share, ones that are spread over nodes.
+//! Lines in last-level caches: when shares are looked at again, and tasks whose data has parts: hot ones, ones that threads share,
+//! ones that are spread over nodes.
 
 use super::{Slot, System};
 use crate::contention::llc::{Left, Part};
@@ -12,6 +13,34 @@ use corun_model::workload::Placed;
 const STEP: f64 = 1.0 / 32.0;
 
 impl System {
+    /// Marks the tasks whose share of a cache has moved, in the domains that were due.
+    pub(super) fn wake(&mut self, now_ns: u64) {
+        for llc in 0..self.domains.len() {
+            if self.wakes_ns[llc] > now_ns {
+                continue;
+            }
+            self.domains[llc].advance(now_ns);
+            let step = self.domains[llc].look();
+            for place in 0..self.domains[llc].members() {
+                if self.domains[llc].has_moved(place, step) {
+                    match self.domains[llc].part(place) {
+                        Part::Own(cpu) | Part::Hot(cpu) => self.mark(cpu),
+                        Part::Region(region) => self.mark_users(region),
+                    }
+                }
+            }
+            self.unplan(llc as u32);
+        }
+    }
+
+    /// Plans the wake-ups of the domains whose rates changed.
+    pub(super) fn plan(&mut self) {
+        for llc in self.unplanned.drain(..) {
+            self.wakes_ns[llc as usize] = self.domains[llc as usize].wake_ns();
+        }
+        self.next_ns = self.wakes_ns.iter().copied().min().unwrap_or(u64::MAX);
+    }
+
     /// A thread of a program computes for the first time, on this node.
     pub(super) fn begin(&mut self, program: u32, node: u32) {
         let program = program as usize;
