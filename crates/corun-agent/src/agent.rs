@@ -17,6 +17,7 @@ use corun_session::watch::{Close, Watch, WatchOptions};
 use corun_session::{Error, Stop};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -107,7 +108,13 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     let listen = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| AgentError::Begin(explained(e)))?;
+    let begin = |error| AgentError::Begin(explained(error));
+    let is_loading = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        // Not the kernel's default, which does nothing to a container's first process.
+        register_conditional_shutdown(signal, 0, is_loading.clone()).map_err(begin)?;
+    }
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(begin)?;
     let stop = Stop::new();
     let options = WatchOptions {
         source: wanted(config.source),
@@ -115,6 +122,8 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         max_tasks: config.max_tasks,
     };
     let mut watch = Watch::start(&options, &stop)?;
+    // On a busy machine that takes seconds, and leaves nothing behind.
+    is_loading.store(false, Ordering::SeqCst);
     let mut recorder = open_ring(&config, &watch)?;
     privileges::drop_all_but_kept().map_err(AgentError::Privileges)?;
     // Threads come after that: each has privileges of its own.

@@ -124,7 +124,7 @@ impl Noise {
     /// # Errors
     /// When no thread can be started, or the source that was asked for cannot be had.
     pub fn measure(length_ns: u64, source: Option<Source>, stop: &Stop) -> Result<Noise, Error> {
-        let (mut watch, mut missing) = Watch::start(source)?;
+        let (mut watch, mut missing) = stop.at_once(|| Watch::start(source))?;
         let failed = |error: std::io::Error| Error::Usage(format!("cannot measure noise: {error}"));
         let on_each = Spinners::on_each_cpu().map_err(failed)?;
         let kinds = match on_each.all.len() {
