@@ -15,6 +15,7 @@ rest for programs that have the machine to themselves. So do all other kinds: co
 Truth is what the script did, and what clocks and the kernel say of it; each file in bench/verdicts says how. Nothing of it is corun's.
 """
 import argparse, json, os, signal, sys, tempfile, time
+import records
 from verdicts import gate, labels, overhead, record, runs
 from verdicts.kit import lanes
 
@@ -46,11 +47,11 @@ def main():
     parser.add_argument("--out")
     args = parser.parse_args()
     if args.kind == "summary":
-        return print(record.summary(record.read(args.files)), end="")
+        return print(record.summary(records.read(args.files)), end="")
     if not args.out:
         parser.error("--out says where it goes")
     if args.kind == "record":
-        return record.write(record.read(args.files), args.out)
+        return record.write(records.read(args.files), args.out)
     begin, out = time.monotonic(), os.path.abspath(args.out)
     until = begin + args.seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +64,7 @@ def main():
             write("labels", labels.rows(until, folder, CPU, OTHER), out)
         else:
             write("overhead", overhead.rows(until, folder, CPU), out)
-    print(record.summary(record.read([out])), end="")
+    print(record.summary(records.read([out])), end="")
 
 
 if __name__ == "__main__":

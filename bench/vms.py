@@ -13,6 +13,7 @@ Guests are emulated (TCG), with a thread of QEMU for each virtual CPU. They have
 is its own count, which it writes to its console and which is read by this machine's clock. Everything else is from `corun profile --vm`.
 """
 import argparse, json, os, signal, sys, tempfile
+import records
 from vms import pieces, record
 from vms.guests import Kit
 
@@ -24,7 +25,7 @@ def main():
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     if args.kind == "record":
-        return record.write(record.read(args.files), args.out)
+        return record.write(records.read(args.files), args.out)
     with tempfile.TemporaryDirectory() as folder, open(args.out, "a") as file:
         for row in getattr(pieces, args.kind)(Kit(folder)):
             file.write(json.dumps({"kind": args.kind, **row}) + "\n")

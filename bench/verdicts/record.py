@@ -1,5 +1,7 @@
 """What the rows come to: facts by name, tables, and a record that the tree can keep."""
-import collections, json, os, platform, statistics, subprocess, time
+import collections, statistics
+import records
+from records import percent, table
 from .gate import KINDS
 from .kit import CORUN
 from .statistics_of import at_least, at_most, is_slower
@@ -7,33 +9,8 @@ from .statistics_of import at_least, at_most, is_slower
 SCHEMA = "corun.verify-bench/1"
 
 
-def read(files):
-    rows = collections.defaultdict(list)
-    for name in files:
-        with open(name) as file:
-            for line in file:
-                row = json.loads(line)
-                rows[row["kind"]].append(row)
-    return rows
-
-
-def percent(share, digits=1):
-    return f"{100 * share:.{digits}f} %"
-
-
-def table(head, lines):
-    """Of markdown. The first column is words, the others are numbers."""
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in [head, rule, *lines])
-
-
 def facts(rows):
-    """Everything that a document may quote, by name."""
-    found = {}
-    for part in (of_runs, of_gate, of_labels, of_overhead):
-        found.update(part(rows))
-    # A table in a document stands on lines of its own.
-    return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
+    return records.facts(rows, (of_runs, of_gate, of_labels, of_overhead))
 
 
 def of_runs(rows):
@@ -185,42 +162,10 @@ def compact(value):
     return [compact(v) for v in value] if isinstance(value, list) else value
 
 
-def machine():
-    with open("/proc/cpuinfo") as file:
-        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} CPUs"
-
-
 def write(rows, folder):
     """A folder for `scripts/keep-record`."""
-    os.makedirs(folder, exist_ok=True)
-    found = facts(rows)
-    version = subprocess.run([CORUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     kept = {kind: {"columns": KEPT[kind], "rows": [[compact(r.get(c)) for c in KEPT[kind]] for r in rows[kind]]} for kind in KEPT}
-    result = {"schema": SCHEMA, "date": date, "machine": machine(), "kernel": platform.release(), "corun": version,
-              "facts": found, **kept}
-    with open(f"{folder}/result.json", "w") as file:
-        json.dump(result, file, separators=(",", ":"))
-    tables = "".join(f"\n## {name}\n\n{value.strip()}\n" for name, value in found.items() if "\n" in value)
-    numbers = "".join(f"- {name}: {value}\n" for name, value in found.items() if "\n" not in value)
-    with open(f"{folder}/README.md", "w") as file:
-        file.write(f"""# Is `corun verify` right about runs, benchmarks and tests?
-
-Made {date} by {version} with pieces of
-
-```
-bench/verify.py runs
-bench/verify.py gate
-bench/verify.py labels
-bench/verify.py overhead
-```
-
-| | |
-| --- | --- |
-| machine | {machine()} |
-| kernel | {platform.release()} |
-
-`result.json.gz` has every run. What each kind of run is, and how its truth is known, the files in `bench/verdicts` say.
-
-{numbers}{tables}""")
+    records.write(
+        folder, SCHEMA, "Is `corun verify` right about runs, benchmarks and tests?", CORUN, facts(rows), kept,
+        [f"bench/verify.py {kind}" for kind in KEPT],
+        "`result.json.gz` has every run. What each kind of run is, and how its truth is known, the files in `bench/verdicts` say.")

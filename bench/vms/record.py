@@ -3,7 +3,9 @@
 Degradation is the paper's: how much longer the same work takes than alone, here from the rates of work, `alone / next to others - 1`. What
 was run several times counts by its median.
 """
-import collections, json, os, platform, statistics, subprocess, time
+import collections, statistics
+import records
+from records import percent, table
 from .guests import CORUN
 from .pieces import PROGRAMS
 
@@ -12,26 +14,6 @@ SCHEMA = "corun.vms-bench/1"
 COUNTS = {"on_cpu": "time on a CPU", "stolen": "time stolen", "blocked": "time blocked", "preemptions": "preemptions",
           "wakeups": "wake-ups", "migrations": "moves between CPUs"}
 SHARES = ("on_cpu", "stolen", "blocked")
-
-
-def read(files):
-    rows = collections.defaultdict(list)
-    for name in files:
-        with open(name) as file:
-            for line in file:
-                row = json.loads(line)
-                rows[row["kind"]].append(row)
-    return rows
-
-
-def percent(share, digits=1):
-    return "unknown" if share is None else f"{100 * share:.{digits}f} %"
-
-
-def table(head, lines):
-    """Of markdown. The first column is words, the others are numbers."""
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in [head, rule, *lines])
 
 
 def medians(rows, key):
@@ -53,15 +35,6 @@ def correlation(points):
     if None in xs or None in ys or len(points) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
         return None
     return statistics.correlation(xs, ys)
-
-
-def facts(rows):
-    """Everything that a document may quote, by name."""
-    found = {}
-    for part in (of_moves, of_pairs, of_lock):
-        found.update(part(rows))
-    # A table in a document stands on lines of its own.
-    return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
 
 
 def of_moves(rows):
@@ -147,16 +120,6 @@ def of_lock(rows):
     return found
 
 
-def machine():
-    with open("/proc/cpuinfo") as file:
-        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} CPUs"
-
-
-def output(*argv):
-    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[0].strip()
-
-
 def compact(value):
     """Numbers to five digits."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
@@ -164,33 +127,10 @@ def compact(value):
 
 def write(rows, folder):
     """A folder for `scripts/keep-record`."""
-    os.makedirs(folder, exist_ok=True)
-    found = facts(rows)
-    version, emulator = output(CORUN, "--version"), output("qemu-system-x86_64", "--version")
-    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    found = records.facts(rows, (of_moves, of_pairs, of_lock))
     kept = {kind: [{name: compact(value) for name, value in row.items()} for row in of] for kind, of in rows.items()}
-    result = {"schema": SCHEMA, "date": date, "machine": machine(), "kernel": platform.release(), "emulator": emulator, "corun": version,
-              "facts": found, "rows": kept}
-    with open(f"{folder}/result.json", "w") as file:
-        json.dump(result, file, separators=(",", ":"))
-    pieces = "\n".join(f"bench/vms.py {kind}" for kind in sorted(rows) if rows[kind])
-    tables = "".join(f"\n## {name}\n\n{value.strip()}\n" for name, value in found.items() if "\n" in value)
-    numbers = "".join(f"- {name}: {value}\n" for name, value in found.items() if "\n" not in value)
-    with open(f"{folder}/README.md", "w") as file:
-        file.write(f"""# Virtual machines on this machine
-
-Made {date} by {version} with pieces of
-
-```
-{pieces}
-```
-
-| | |
-| --- | --- |
-| machine | {machine()} |
-| kernel | {platform.release()} |
-| emulator | {emulator} |
-
-`result.json.gz` has every row. What is run is in `bench/vms/pieces.py`, what the guests do in `bench/vms/guest.c`.
-
-{numbers}{tables}""")
+    records.write(
+        folder, SCHEMA, "Virtual machines on this machine", CORUN, found, {"rows": kept},
+        [f"bench/vms.py {kind}" for kind in sorted(rows) if rows[kind]],
+        "`result.json.gz` has every row. What is run is in `bench/vms/pieces.py`, what the guests do in `bench/vms/guest.c`.",
+        emulator=records.first_line("qemu-system-x86_64", "--version"))
