@@ -395,7 +395,7 @@ pub struct GroupRec {
     pub unlisted: u32,
     /// The first member's process.
     pub tgid: u32,
-    pad: u32,
+    hierarchies: u32,
     /// Name of that process; later of the one that leads the process group, when it executes a program. NUL-padded.
     pub comm: [u8; 16],
     /// Its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's id. 0: no more of them.

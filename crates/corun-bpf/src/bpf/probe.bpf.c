@@ -43,6 +43,10 @@
  * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and no
  *            atomics. What is rare stands apart, what is not is inlined: where the kernel makes every return safe (AMD,
  *            `spec_rstack_overflow`) a call costs 10 ns. From 64 bytes of stack on the kernel gives one out of the cache.
+ *
+ * Loading    The kernel verifies a static function anew at each call, in each state that the call is reached in. A global function it
+ *            verifies once. So what is rare and large is global (`__noinline` without `static`). A global function returns a
+ *            number, takes a task by its address, and has to expect a record that is NULL.
  */
 #include "kernel_min.h"
 #include <bpf/bpf_helpers.h>
@@ -147,14 +151,14 @@ struct switch_args {
 };
 
 /* No room in the ring: the task's sums go to its group, so that only its own line is lost. */
-static __noinline void fold_into_group(struct task_rec *t)
+__noinline u32 fold_into_group(struct task_rec *t)
 {
-	u32 group = t->group;
+	u32 group = t ? t->group : 0;
 	struct group_rec *g = bpf_map_lookup_elem(&groups, &group);
 
 	__sync_fetch_and_add(&losses.ended_unlisted, 1);
-	if (!g)
-		return;
+	if (!t || !g)
+		return 0;
 	__sync_fetch_and_add(&g->unlisted, 1);
 	for (int i = 0; i < STATES; i++)
 		__sync_fetch_and_add(&g->dead_ns[i], t->cur.ns[i]);
@@ -175,6 +179,7 @@ static __noinline void fold_into_group(struct task_rec *t)
 			charge_beyond(t, t->cur.culprits[i].group, t->cur.culprits[i].ns);
 	/* Last, since what finds no room above is added to it. */
 	__sync_fetch_and_add(&g->dead_unattributed_ns, t->cur.unattributed_ns);
+	return 0;
 }
 
 /* The task ran for the last time: sends its record off and frees the slot. */
@@ -579,7 +584,7 @@ static __always_inline void moved(struct task_struct *p)
 	if (t)
 		wait_elsewhere(t, p);
 	if (may_regroup(t))
-		regroup(t, p);
+		regroup(t, address_of(p));
 }
 
 struct moving {

@@ -165,7 +165,7 @@ struct group_rec {
 	u32 tid; /* first member seen */
 	u32 unlisted; /* tasks folded into `dead` */
 	u32 tgid; /* its process */
-	u32 pad;
+	u32 hierarchies; /* of v1 that are written down below */
 	char comm[16]; /* of that process; later of the one that leads the process group, when it executes a program */
 	u64 v1[HIERARCHIES]; /* its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's */
 	u64 dead_ns[ALL_STATES];

@@ -137,10 +137,7 @@ static __always_inline u64 real_time_budgets(struct task_struct *p, u64 at, bool
 	return clock;
 }
 
-/*
- * What the clock of a real-time or deadline task's budgets shows. Global, so that the kernel verifies it once: it would take
- * longer than all else. Such a function is given a task by its address.
- */
+/* What the clock of a real-time or deadline task's budgets shows. */
 __noinline u64 real_time_clock(u64 task, u64 at)
 {
 	struct task_struct *p = (void *)task;
@@ -164,15 +161,6 @@ __noinline u32 real_time_wait_state(u64 task)
 	if (!BPF_CORE_READ_BITFIELD_PROBED(p, dl.dl_throttled))
 		return WAIT;
 	return BPF_CORE_READ_BITFIELD_PROBED(p, dl.dl_yielded) ? BLOCK_SLEEP : THROTTLED;
-}
-
-/* Where a task lies, as a number: that is one only once it has been read from memory. */
-static __always_inline u64 address_of(struct task_struct *p)
-{
-	u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), &p);
-	return address;
 }
 
 /* Whether the quota of a queue is used up. */

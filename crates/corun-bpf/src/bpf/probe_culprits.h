@@ -16,12 +16,14 @@ static __always_inline u32 new_pair(void)
 	return index;
 }
 
-static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
+__noinline u32 charge_beyond(struct task_rec *t, u32 group, u64 ns)
 {
-	struct pair pair = { .victim = t->group, .culprit = group };
+	struct pair pair = { .victim = t ? t->group : GROUP_UNKNOWN, .culprit = group };
 	u32 *index = bpf_map_lookup_elem(&index_of_pair, &pair), next;
 	struct pair_steal *steal;
 
+	if (!t)
+		return 0;
 	if (!index) {
 		next = new_pair();
 		steal = bpf_map_lookup_elem(&overflow_steal, &next);
@@ -40,15 +42,19 @@ static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
 		__sync_fetch_and_add(&losses.pairs, 1);
 		t->cur.unattributed_ns += ns;
 	}
+	return 0;
 }
 
-static __noinline void charge_further(struct task_rec *t, u32 group, u64 ns)
+__noinline u32 charge_further(struct task_rec *t, u32 group, u64 ns)
 {
-	struct culprit *c = t->cur.culprits;
+	struct culprit *c;
 
+	if (!t)
+		return 0;
+	c = t->cur.culprits;
 	if (group == GROUP_UNKNOWN) {
 		t->cur.unattributed_ns += ns;
-		return;
+		return 0;
 	}
 	for (int i = 0; i < CULPRITS; i++) {
 		if (c[i].group == group || !c[i].ns) {
@@ -57,10 +63,11 @@ static __noinline void charge_further(struct task_rec *t, u32 group, u64 ns)
 			/* It is likely to be the next one too, and that is looked for in front. */
 			c[i] = c[0];
 			c[0] = found;
-			return;
+			return 0;
 		}
 	}
 	charge_beyond(t, group, ns);
+	return 0;
 }
 
 /* `group` held the CPU for `ns` of the task's wait. Slots fill from the front; a used slot has ns > 0. */
@@ -101,14 +108,17 @@ static long walk_step(u32 i, struct walk *w)
 	return w->to_ns <= w->from_ns;
 }
 
-static __noinline void charge_many(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u64 to_ns)
+__noinline u32 charge_many(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u64 to_ns)
 {
 	struct walk w = { .t = t, .c = c, .from_ns = from_ns, .to_ns = to_ns };
 
+	if (!t || !c)
+		return 0;
 	w.at = c->head;
 	w.oldest = w.at > OCCUPANTS ? w.at - OCCUPANTS : 0;
 	bpf_loop(OCCUPANTS, walk_step, &w, 0);
 	t->cur.unattributed_ns += w.to_ns - w.from_ns;
+	return 0;
 }
 
 /* Charges the wait [from, to) to whoever held the CPU. Most waits had one occupant: the newest. */

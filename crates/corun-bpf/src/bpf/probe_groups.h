@@ -49,7 +49,6 @@ struct cgroup_walk {
 	struct list_head *end;
 	u64 mixed;
 	struct group_rec *into; /* where the cgroups are written down, if anywhere */
-	u32 found;
 };
 
 /* The next hierarchy of a css_set. A mounted v2 tree is among them, and known otherwise. */
@@ -59,7 +58,7 @@ static long next_hierarchy(u32 i, struct cgroup_walk *w)
 	struct cgrp_cset_link *link;
 	struct cgroup *cgroup;
 	u64 id, hierarchy;
-	u32 n = w->found;
+	u32 n;
 
 	if (!at || at == w->end)
 		return 1;
@@ -72,9 +71,13 @@ static long next_hierarchy(u32 i, struct cgroup_walk *w)
 	id = BPF_CORE_READ(cgroup, kn, id);
 	w->mixed = (w->mixed ^ hierarchy << 56 ^ id) * 0x9e3779b97f4a7c15ULL;
 	w->mixed ^= w->mixed >> 29;
-	if (id != ROOT_CGROUP && w->into && n < HIERARCHIES) {
-		w->into->v1[n & 15] = hierarchy << 56 | id;
-		w->found = n + 1;
+	if (id == ROOT_CGROUP || !w->into)
+		return 0;
+	/* Counted in the record. The verifier follows a count on the stack through each of its values, and one in a map only once. */
+	n = w->into->hierarchies;
+	if (n < HIERARCHIES) {
+		w->into->v1[n] = hierarchy << 56 | id;
+		w->into->hierarchies = n + 1;
 	}
 	return 0;
 }
@@ -90,14 +93,25 @@ static __always_inline u64 v1_place(struct css_set *set, struct group_rec *into)
 	return w.mixed;
 }
 
+/* Where a task lies, as a number: that is one only once it has been read from memory. */
+static __always_inline u64 address_of(struct task_struct *p)
+{
+	u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &p);
+	return address;
+}
+
 static __always_inline u32 pgid_of(struct task_struct *p)
 {
 	return BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
 }
 
 /* The group of a process group in its cgroups, a new one if it has none. */
-static __noinline u32 group_of(struct task_struct *p, struct css_set *set, u32 pgid)
+__noinline u32 group_of(u64 task, u64 cgroups, u32 pgid)
 {
+	struct task_struct *p = (void *)task;
+	struct css_set *set = (void *)cgroups;
 	struct group_key key = {};
 	struct group_rec *g;
 	u32 *known, index;
@@ -119,6 +133,7 @@ static __noinline u32 group_of(struct task_struct *p, struct css_set *set, u32 p
 	g->tgid = BPF_CORE_READ(p, tgid);
 	bpf_probe_read_kernel_str(g->comm, sizeof(g->comm), &BPF_CORE_READ(p, group_leader)->comm);
 	__builtin_memset(g->v1, 0, sizeof(g->v1));
+	g->hierarchies = 0;
 	if (key.at.v1)
 		v1_place(set, g);
 	barrier();
@@ -145,7 +160,7 @@ static __always_inline u32 resolve_group(struct task_struct *p, struct css_set *
 	}
 	if (watcher_tgid && BPF_CORE_READ(p, tgid) == watcher_tgid)
 		return GROUP_WATCHER;
-	return group_of(p, set, pgid);
+	return group_of((u64)p, (u64)set, pgid);
 }
 
 /* Puts a record into the group that its task belongs to now, by itself. Who ends is in no process group any more. */

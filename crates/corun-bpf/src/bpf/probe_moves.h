@@ -12,13 +12,17 @@ static __always_inline bool may_regroup(struct task_rec *t)
 }
 
 /* The task belongs to the group of where it is now. */
-static __noinline void regroup(struct task_rec *t, struct task_struct *p)
+__noinline u32 regroup(struct task_rec *t, u64 task)
 {
-	struct cpu_rec *c = cpu_rec(t->cpu);
+	struct cpu_rec *c;
 
-	find_group(t, p);
+	if (!t)
+		return 0;
+	find_group(t, (void *)task);
+	c = cpu_rec(t->cpu);
 	if (c && c->tid == t->tid && t->cpu == bpf_get_smp_processor_id())
 		occupy(c, bpf_ktime_get_ns(), t->group);
+	return 0;
 }
 
 /*
@@ -34,7 +38,7 @@ static __always_inline void look_where(struct task_rec *t, struct task_struct *p
 		return;
 	pgid = pgid_of(p);
 	if ((pgid && pgid != t->pgid) || t->cgroups != (u64)BPF_CORE_READ(p, cgroups))
-		regroup(t, p);
+		regroup(t, address_of(p));
 }
 
 #endif

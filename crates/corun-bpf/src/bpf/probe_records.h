@@ -26,11 +26,12 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 #define CLOCK_UNKNOWN (~0ULL)
 
 /*
- * A fresh record for a task that has none. Rare: at fork, where it comes `from` another, and at the first event of a task that
- * was there before.
+ * A fresh record for a task that has none; its slot, or 0. Rare: at fork, where it comes `from` another, and at the first event of
+ * a task that was there before.
  */
-static __noinline struct task_rec *new_task_rec(struct task_struct *p, struct task_rec *from)
+__noinline u32 new_slot(u64 task, struct task_rec *from)
 {
+	struct task_struct *p = (void *)task;
 	u32 tid = BPF_CORE_READ(p, pid), slot = 0, before, *home;
 	struct task_rec *t;
 
@@ -61,13 +62,20 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p, struct ta
 	if (__sync_val_compare_and_swap(home, before, slot) != before) { /* the task iterator and an event met */
 		t->tid = 0;
 		bpf_map_push_elem(&free_slots, &slot, 0);
-		return task_rec(tid);
+		return *home;
 	}
-	return t;
+	return slot;
 full:
 	if (!home || !__sync_val_compare_and_swap(home, 0, UNTRACKED))
 		__sync_fetch_and_add(&losses.untracked_tasks, 1);
-	return NULL;
+	return 0;
+}
+
+static __noinline struct task_rec *new_task_rec(struct task_struct *p, struct task_rec *from)
+{
+	u32 slot = new_slot(address_of(p), from);
+
+	return slot ? bpf_map_lookup_elem(&tasks, &slot) : NULL;
 }
 
 /* Whoever had this tid before has ended, though nobody told. */

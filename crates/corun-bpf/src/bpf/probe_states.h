@@ -83,13 +83,22 @@ static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to
 	}
 }
 
+/* Keeps the sums of the edge. */
+__noinline u32 set_aside(struct task_rec *t, u64 task, u64 edge)
+{
+	if (!t)
+		return 0;
+	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
+	t->edge_ns = edge;
+	look_where(t, (void *)task);
+	return 0;
+}
+
 static __noinline void close_window(struct task_rec *t, struct task_struct *p, u64 edge)
 {
 	if (t->born_ns < edge)
 		account_any(t, p, edge);
-	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
-	t->edge_ns = edge;
-	look_where(t, p);
+	set_aside(t, address_of(p), edge);
 }
 
 /* Closes the open interval at the newest edge, if that has passed and this record has not seen it. */
