@@ -102,39 +102,38 @@ static __always_inline u64 filled_at(struct rt_rq *q)
 	return until;
 }
 
+/* The budget of a real-time queue: what its clock shows, or, when not asked for that, whether it is used up. */
+static __always_inline u64 real_time_budget(struct rt_rq *q, u64 at, bool want_clock)
+{
+	bool used_up = BPF_CORE_READ(q, rt_throttled);
+
+	if (!want_clock)
+		return used_up;
+	return used_up || budgets_met ? kept_clock((u64)q, at, used_up, used_up ? filled_at(q) : 0) : 0;
+}
+
 /*
- * The budgets of a real-time task: of its group and those above; without groups every CPU has one. What their clocks show
- * together, or, when not asked for that, whether any is used up.
+ * The budgets of a real-time task, added up: of its group and those above. A kernel without such groups has one for every CPU. Of
+ * an entity it then has not even the link to the one above, so that the two ways have to lie apart: a compiler looks up a field
+ * before the loop that reads it.
  */
 static __always_inline u64 real_time_budgets(struct task_struct *p, u64 at, bool want_clock)
 {
-	struct sched_rt_entity *e = NULL;
-	struct rt_rq *q;
-	u64 clock = 0;
+	struct sched_rt_entity *e = __builtin_preserve_access_index(&p->rt);
+	u64 sum = 0;
 
 	if (!bpf_core_field_exists(struct rt_rq, rt_throttled))
 		return 0;
-	if (bpf_core_field_exists(struct sched_rt_entity, rt_rq)) {
-		e = __builtin_preserve_access_index(&p->rt);
-		q = BPF_CORE_READ(e, rt_rq);
-	} else {
+	if (!bpf_core_field_exists(struct sched_rt_entity, rt_rq)) {
 		struct rq *rq = BPF_CORE_READ(p, se.cfs_rq, rq);
 
-		q = __builtin_preserve_access_index(&rq->rt);
+		return real_time_budget(__builtin_preserve_access_index(&rq->rt), at, want_clock);
 	}
-	for (int i = 0; i < RT_LEVELS; i++) {
-		bool used_up = BPF_CORE_READ(q, rt_throttled);
-
-		if (used_up && !want_clock)
-			return 1;
-		if (want_clock && (used_up || budgets_met))
-			clock += kept_clock((u64)q, at, used_up, used_up ? filled_at(q) : 0);
-		e = e ? BPF_CORE_READ(e, parent) : NULL;
-		if (!e)
-			break;
-		q = BPF_CORE_READ(e, rt_rq);
+	for (int i = 0; e && i < RT_LEVELS; i++) {
+		sum += real_time_budget(BPF_CORE_READ(e, rt_rq), at, want_clock);
+		e = BPF_CORE_READ(e, parent);
 	}
-	return clock;
+	return sum;
 }
 
 /* What the clock of a real-time or deadline task's budgets shows. */
@@ -183,7 +182,7 @@ static __noinline u64 throttle_clock(struct task_struct *p, u64 at)
 		return 0;
 	if (bpf_core_field_exists(struct cfs_rq, throttled_clock_self_time))
 		return quota_clock(q);
-	return kept_clock((u64)q, at, is_stopped(q), FOREVER);
+	return kept_clock(address_of(q), at, is_stopped(q), FOREVER);
 }
 
 /* A wait begins in which the clocks matter. */

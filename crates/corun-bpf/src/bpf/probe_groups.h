@@ -93,8 +93,8 @@ static __always_inline u64 v1_place(struct css_set *set, struct group_rec *into)
 	return w.mixed;
 }
 
-/* Where a task lies, as a number: that is one only once it has been read from memory. */
-static __always_inline u64 address_of(struct task_struct *p)
+/* Where something of the kernel's lies, as a number: that is one only once it has been read from memory. */
+static __always_inline u64 address_of(const void *p)
 {
 	u64 address = 0;
 
