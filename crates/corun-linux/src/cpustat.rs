@@ -7,9 +7,11 @@
 use crate::cpulist;
 use crate::procfs::TICK_NS;
 use crate::root::{ReadError, Root};
-use corun_model::observation::MachineTime;
+use corun_model::observation::{MachineTime, HOST_STEAL_TICK_NS};
 use corun_model::CpuId;
 use std::collections::{BTreeMap, BTreeSet};
+
+const _: () = assert!(HOST_STEAL_TICK_NS == TICK_NS);
 
 /// One CPU's time since boot, by what it did, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,11 +26,9 @@ pub struct Observation {
     pub tasks: Vec<TaskObservation>,
     /// The same, summed by tenant, in the order of tenant ids; includes tasks too short-lived to be listed.
     pub by_tenant: Vec<TenantObservation>,
-    /// Tenants whose share of contended CPU time is known to differ from the default: their weights, 1 to 10000, where 100
-    /// is the default, as in `cpu.weight`. In the order of tenant ids.
+    /// Tenants whose weight is known to differ from the default of 100, in the order of their ids: 1 to 10000, as in `cpu.weight`.
     pub weights: Vec<(TenantId, u32)>,
-    /// Tenants that nobody may touch, whatever a policy is for: who hands on what it decides knows that it would be refused. In
-    /// the order of their ids.
+    /// Tenants that nobody may touch, in the order of their ids: what a policy decides of them would be refused.
     pub refused: Vec<TenantId>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
@@ -184,6 +182,9 @@ impl Account {
     }
 }
 
+/// What the hypervisor took is told in ticks of so many nanoseconds, each when it is full.
+pub const HOST_STEAL_TICK_NS: u64 = 10_000_000;
+
 /// What one CPU did in the window. `idle_ns + busy_ns + unknown_ns` is the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
@@ -202,9 +203,8 @@ pub struct CpuTime {
 /// What was taken from the machine as a whole, summed over CPUs. `None`: this machine does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Time the hypervisor below ran somebody else while this machine wanted to run. What it took from a running task is
-    /// part of what that CPU was busy. It is part of the task's time on a CPU where the source goes by the clock (the probe),
-    /// and not where the kernel has taken it out (`schedstat`).
+    /// Time the hypervisor below ran somebody else while this machine wanted to run. What it took from a running task is part of
+    /// what that CPU was busy, and of the task's time on it where the source is the probe (not where it is `schedstat`).
     pub host_steal_ns: Option<u64>,
     /// Time in hard interrupts; part of what the interrupted tasks show as compute.
     pub irq_ns: Option<u64>,

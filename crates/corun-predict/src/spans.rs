@@ -9,12 +9,16 @@
 //! then every place is tried at which it can have been, and it has lost at most what it lost at the worst of them and at least what
 //! it lost at the best. What lies on one side of what is allowed by both is clean or disturbed; anything else is unclear.
 //!
+//! What the hypervisor took is in no ledger ([`crate::hypervisor`]). It is held against the same limits, over the whole stretch and at
+//! the worst place. A stretch whose CPUs were idle at times lost no more of its length than was taken; one on several CPUs
+//! no larger share than they did.
+//!
 //! Limits: the stretch of a test case is judged by all tasks of the command, so of tests that run at a time it says what they
 //! lost together.
 
 use crate::alone::Hints;
 use crate::definitions::NEARLY_ALL;
-use crate::hypervisor::Hypervisor;
+use crate::hypervisor::{spread, Told};
 use crate::loss::{without_sleepers, Loss, SLOT_NS};
 use crate::ruling::{resolution, Ruling};
 use crate::useful_work::Window;
@@ -103,9 +107,13 @@ pub struct Judged {
 }
 
 /// A run of which parts can be judged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Parts<'a> {
     slots: &'a Slots,
+    /// What has been seen since the last of them.
+    last: Option<Slot>,
+    /// What the hypervisor took in each, the last included.
+    taken_ns: Vec<f64>,
     allowed: f64,
     kept: f64,
 }
@@ -114,7 +122,10 @@ impl<'a> Parts<'a> {
     /// A run of these slots, of which `allowed` may be lost. `kept` is the share of what its slots lost that the whole run has
     /// lost.
     pub(crate) fn new(slots: &'a Slots, allowed: f64, kept: f64) -> Parts<'a> {
-        Parts { slots, allowed, kept }
+        let last =
+            Slots { window: slots.window.clone(), open: slots.open.clone(), ..Slots::default() }.close();
+        let taken_ns = spread(slots.slots.iter().chain(&last).map(|slot| &slot.told));
+        Parts { slots, last, taken_ns, allowed, kept }
     }
 
     /// What is said of a stretch of it that ended when its work was done, as an iteration does.
@@ -123,14 +134,29 @@ impl<'a> Parts<'a> {
             let [least, likely, _] = slot.lost_ns.map(|ns| ns * self.kept);
             [least, likely, likely]
         };
-        self.slots.judge(span, self.allowed, lost_ns)
+        self.judge_by(span, lost_ns)
     }
 
     /// The same of a test case, which a time-out may have ended. Whoever waits for that sleeps, and so the run took as long as it
     /// would have alone. But what was stolen from tasks that never slept kept them from being through in time; of all else that was
     /// stolen it is not known.
     pub fn judge_test(&self, span: &Span) -> Judged {
-        self.slots.judge(span, self.allowed, |slot| slot.lost_by_test(&self.slots.waits))
+        self.judge_by(span, |slot| slot.lost_by_test(&self.slots.waits))
+    }
+
+    /// `lost_ns`: what a slot lost at least, most likely and at most.
+    fn judge_by(&self, span: &Span, lost_ns: impl Fn(&Slot) -> [f64; 3]) -> Judged {
+        let Slots { slots, waits, .. } = self.slots;
+        let places = Places::of(span);
+        let mut sums = Sums::new(&places);
+        let first = slots.partition_point(|slot| slot.end_ns <= places.earliest);
+        for (slot, taken_ns) in slots.iter().chain(&self.last).zip(&self.taken_ns).skip(first) {
+            if slot.start_ns >= places.latest + places.length {
+                break;
+            }
+            sums.add(&places, &Piece::new(slot, waits, lost_ns(slot)), *taken_ns);
+        }
+        sums.judge(&places, self.allowed)
     }
 }
 
@@ -161,7 +187,8 @@ struct Slot {
     /// On a CPU, or waiting for one.
     wanted_ns: f64,
     life_ns: f64,
-    hypervisor: Hypervisor,
+    /// What was told of the hypervisor.
+    told: Told,
     culprits: BTreeMap<Option<TenantId>, f64>,
 }
 
@@ -187,7 +214,7 @@ impl Slots {
             self.open.wanted_ns += (on_cpu_ns + parts.steal_ns + parts.throttled_ns) as f64;
             self.open.life_ns += own.account.ledger.total_ns() as f64;
         }
-        self.open.hypervisor.add(seen, &window.reach.all());
+        self.open.told.add(seen, &window.reach.all());
         if self.window.wall_ns >= SLOT_NS as f64 {
             let closed = self.close();
             self.slots.extend(closed);
@@ -220,21 +247,6 @@ impl Slots {
     /// Takes what its tasks did, event by event.
     pub fn push_log(&mut self, log: &RunLog) {
         self.waits.push(log);
-    }
-
-    /// `lost_ns`: what a slot lost at least, most likely and at most.
-    fn judge(&self, span: &Span, allowed: f64, lost_ns: impl Fn(&Slot) -> [f64; 3]) -> Judged {
-        let last = Slots { window: self.window.clone(), open: self.open.clone(), ..Slots::default() }.close();
-        let places = Places::of(span);
-        let mut sums = Sums::new(&places);
-        let first = self.slots.partition_point(|slot| slot.end_ns <= places.earliest);
-        for slot in self.slots[first..].iter().chain(&last) {
-            if slot.start_ns >= places.latest + places.length {
-                break;
-            }
-            sums.add(&places, &Piece::new(slot, &self.waits, lost_ns(slot)));
-        }
-        sums.judge(&places, allowed)
     }
 }
 
@@ -361,7 +373,8 @@ struct Sums {
     lost_ns: Vec<[f64; 3]>,
     likely_ns: f64,
     all: Slot,
-    host_steal: f64,
+    /// What the hypervisor took at each place at most, and how long the CPUs were busy.
+    hypervisor_ns: Vec<[f64; 2]>,
 }
 
 impl Sums {
@@ -371,17 +384,22 @@ impl Sums {
             lost_ns: vec![[0.0; 3]; places.count],
             likely_ns: 0.0,
             all: Slot::default(),
-            host_steal: 0.0,
+            hypervisor_ns: vec![[0.0; 2]; places.count],
         }
     }
 
-    fn add(&mut self, places: &Places, piece: &Piece) {
+    fn add(&mut self, places: &Places, piece: &Piece, taken_ns: f64) {
         let slot = piece.slot;
         let [least, likely, most] = piece.lost_ns;
         let mut parts = [0.0; 2];
         for place in places.reaching(slot) {
             let of_place = piece.parts(places.likely(place));
             (0..2).for_each(|i| parts[i] += of_place[i] / places.count as f64);
+            if taken_ns > 0.0 {
+                let somewhere = piece.within(places.somewhere(place)).0 / (slot.end_ns - slot.start_ns);
+                self.hypervisor_ns[place][0] += taken_ns.min(slot.told.busy_ns * somewhere);
+            }
+            self.hypervisor_ns[place][1] += slot.told.busy_ns * of_place[0];
             if most > 0.0 {
                 let certainly = places.certainly(place);
                 let sums = &mut self.lost_ns[place];
@@ -401,9 +419,6 @@ impl Sums {
         all.held_ns += slot.held_ns * of_time;
         all.wanted_ns += slot.wanted_ns * of_time;
         all.life_ns += slot.life_ns * of_time;
-        if of_time > 0.0 {
-            self.host_steal = self.host_steal.max(slot.hypervisor.share().unwrap_or(0.0));
-        }
         for (who, ns) in &slot.culprits {
             *all.culprits.entry(*who).or_default() += ns * of_waits;
         }
@@ -432,12 +447,13 @@ impl Sums {
         let held = if life_ns > 0.0 { held_ns / life_ns } else { 0.0 };
         let limit = allowed.max(resolution(length as u64));
         let is_watched = self.watched_ns >= NEARLY_ALL * length;
-        let is_host_stolen = self.host_steal > limit;
+        let by_hypervisor = |[taken_ns, busy_ns]: &[f64; 2]| taken_ns / busy_ns.max(length);
+        let hypervisor = self.hypervisor_ns.iter().map(by_hypervisor).fold(0.0, f64::max);
 
         let unsure = match () {
             () if !is_watched => Some(Unsure::Unwatched),
             () if most <= allowed && held > allowed => Some(Unsure::Held),
-            () if most <= allowed && is_host_stolen => Some(Unsure::Hypervisor),
+            () if most <= allowed && hypervisor > limit => Some(Unsure::Hypervisor),
             () if most <= allowed || least > limit => None,
             () if least_likely > limit => Some(Unsure::Spare),
             () if likely > limit => Some(Unsure::Place),
@@ -463,7 +479,7 @@ impl Sums {
             () if most > STARVED && likely > limit => Cause::CannotTell(Unsure::Part),
             () if most > STARVED => Cause::CannotTell(Unsure::Spare),
             () if held > STARVED => Cause::CannotTell(Unsure::Held),
-            () if is_host_stolen => Cause::CannotTell(Unsure::Hypervisor),
+            () if hypervisor > STARVED => Cause::CannotTell(Unsure::Hypervisor),
             () if of_wanted(queued_ns) > STARVED => Cause::CannotTell(Unsure::Siblings),
             () => Cause::NotStarved,
         };

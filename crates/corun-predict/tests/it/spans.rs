@@ -3,7 +3,7 @@
 use corun_model::culprit::Share;
 use corun_model::ledger::BlockReasons;
 use corun_model::limits::{CpuQuota, Limits};
-use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation, HOST_STEAL_TICK_NS};
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
 use corun_predict::spans::{Cause, Judged, Span, Unsure};
@@ -308,6 +308,61 @@ fn a_throttled_program_is_not_disturbed_by_a_neighbour_that_costs_it_nothing() {
     let test = judged(&judge, span(10_000, 0, 2_000));
     assert_eq!((test.verdict, cause(&judge, span(10_000, 0, 2_000))), (Ruling::Clean, Cause::Throttled));
     assert_eq!(test.throttled_ns.round(), 600e6);
+}
+
+/// A run whose task computes, and from whose CPU the hypervisor took so many ticks of 10 ms in each window, as they were told.
+fn under_hypervisor(ticks: &[u64], does: Does) -> Judge {
+    let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
+    for (n, ticks) in ticks.iter().enumerate() {
+        let mut seen = window(n, does, None);
+        seen.cpus[0].host_steal_ns = Some(ticks * HOST_STEAL_TICK_NS);
+        judge.push(&seen);
+    }
+    judge
+}
+
+#[test]
+fn what_the_hypervisor_took_is_held_against_the_whole_stretch_and_the_limits_of_all_else() {
+    let cannot = |why| Cause::CannotTell(why);
+    let sleeps = Does { computes: 10, ..Does::default() };
+    let table = [
+        ("a tick in a second", [0, 0, 0, 0, 1, 0, 0, 0, 0, 0], COMPUTES, Ruling::Clean, Cause::NotStarved),
+        (
+            "a twentieth of the test",
+            [0, 1, 0, 1, 0, 1, 0, 1, 0, 0],
+            COMPUTES,
+            Ruling::Unclear,
+            Cause::NotStarved,
+        ),
+        ("a fifth of it", [2; 10], COMPUTES, Ruling::Unclear, cannot(Unsure::Hypervisor)),
+        (
+            "a burst in it",
+            [0, 0, 0, 9, 9, 0, 0, 0, 0, 0],
+            COMPUTES,
+            Ruling::Unclear,
+            cannot(Unsure::Hypervisor),
+        ),
+        ("a burst after it", [0, 0, 0, 0, 0, 0, 0, 0, 9, 9], COMPUTES, Ruling::Clean, Cause::NotStarved),
+        (
+            "all of what it computed, a hundredth of it",
+            [0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+            sleeps,
+            Ruling::Clean,
+            Cause::NotStarved,
+        ),
+    ];
+    for (what, ticks, does, ruling, wanted) in table {
+        let judge = under_hypervisor(&ticks, does);
+        let found = judge.parts().unwrap().judge_test(&span(50, 0, 700));
+        assert_eq!((found.verdict, found.cause), (ruling, wanted), "{what}");
+    }
+    let judge = under_hypervisor(&[0, 0, 0, 9, 9, 0, 0, 0, 0, 0], COMPUTES);
+    assert_eq!(cause(&judge, span(0, 250, 200)), cannot(Unsure::Hypervisor), "it may have been there");
+    assert_eq!(cause(&judge, span(500, 200, 200)), Cause::NotStarved, "wherever it was");
+    let judge = under_hypervisor(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1], COMPUTES);
+    assert_eq!(cause(&judge, span(900, 0, 60)), Cause::NotStarved, "the tick was a second in the filling");
+    let judge = under_hypervisor(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 2], COMPUTES);
+    assert_eq!(cause(&judge, span(900, 0, 60)), cannot(Unsure::Hypervisor), "a sixth, wherever it was taken");
 }
 
 #[test]
