@@ -8,6 +8,7 @@ use crate::target::{release, Armed, Target};
 use corun_linux::dedicated::{DedicatedError, DedicatedWindow, NotDedicated, Unparkable};
 use corun_linux::launch::Running;
 use corun_linux::root::in_words;
+use corun_linux::spin::SpinOptions;
 use corun_linux::watcher::Source;
 use corun_linux::{wake_up, Root};
 use corun_model::{Host, Observation, TaskId, What, Why};
@@ -138,7 +139,7 @@ impl Predict {
         };
         let wanted = WatchOptions {
             source: options.source,
-            spin: options.spin,
+            spin: options.spin.then(SpinOptions::default),
             counters: options.counters,
             dedicated: options.dedicated,
             wake_up_ns: wake_up.as_ref().ok().copied().flatten(),

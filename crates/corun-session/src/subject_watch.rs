@@ -93,8 +93,8 @@ impl Detectors {
 pub struct WatchOptions {
     /// The source that was asked for; `None`: the best there is.
     pub source: Option<Source>,
-    /// Tell spinning from computing by samples.
-    pub spin: bool,
+    /// Tell spinning from computing by samples, so often; `None`: do not.
+    pub spin: Option<SpinOptions>,
     /// Count hardware events of each task.
     pub counters: bool,
     /// Dedicated windows. Nothing is replayed then: co-runners that are parked at times are no longer the same co-runners.
@@ -162,13 +162,14 @@ impl SubjectWatch {
                 (LocalHost::Steered(Box::new(host)), Some(windows))
             }
         };
-        let exits = wanted.spin.then_some(()).and(vcpus).map(|vcpus| PauseExits::start(root, &vcpus));
+        let exits = wanted.spin.as_ref().and(vcpus).map(|vcpus| PauseExits::start(root, &vcpus));
         let is_vm = exits.is_some();
         let exits = exits.transpose().unwrap_or_else(|refused| {
             unavailable.push(refused);
             None
         });
-        let spin = match (wanted.spin && !is_vm).then(|| SpinSampler::start(root, SpinOptions::default())) {
+        let spin = wanted.spin.filter(|_| !is_vm);
+        let spin = match spin.map(|options| SpinSampler::start(root, options)) {
             None => None,
             Some(Ok(mut sampler)) => {
                 sampler.follow(first);

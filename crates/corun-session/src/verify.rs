@@ -6,6 +6,7 @@ use crate::stop::Stop;
 use crate::subject_watch::{SubjectWatch, WatchOptions};
 use crate::target::{hold, release};
 use corun_linux::launch::Running;
+use corun_linux::spin::SpinOptions;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
 use corun_model::run_log::{Left, RunLog, What as Event};
@@ -15,10 +16,15 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-/// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
+/// The length of a window: closing one costs half a millisecond of CPU time on a calm machine, and several where hundreds of tasks
+/// run. That must not be what disturbs the run.
 const SLOT: Duration = Duration::from_millis(250);
 /// The same where parts of the run are judged, each of which should have windows of its own.
 const SLOT_OF_PARTS: Duration = Duration::from_millis(100);
+
+/// The time between two samples of a CPU, in nanoseconds: φ⁴ ms. A sample interrupts the program, in a virtual machine for some 15 µs, so
+/// these cost it a fifth of a per cent. A verdict sums over the whole run and needs no more of them.
+const SAMPLED_NS: u64 = 6_854_102;
 
 /// So many processes are remembered; a run of more is judged without.
 const MOST_LIVES: usize = 100_000;
@@ -75,7 +81,7 @@ impl Verify {
         let first = TaskId(held.pid());
         let wanted = WatchOptions {
             source: options.source,
-            spin: options.spin,
+            spin: options.spin.then(|| SpinOptions { period_ns_min: SAMPLED_NS, ..SpinOptions::default() }),
             counters: options.counters,
             dedicated: None,
             wake_up_ns: None,
