@@ -117,7 +117,7 @@ impl Held {
         // A child that was killed while held leaves a pipe that nobody reads; joining says what became of it.
         let joined = self.spawner.take().map(JoinHandle::join);
         match (joined, released) {
-            (Some(Ok(Ok(child))), _) => Ok(Running { child }),
+            (Some(Ok(Ok(child))), _) => Ok(Running::of(child)),
             (Some(Ok(Err(error))), _) => {
                 let program = self.program.to_string_lossy().into_owned();
                 Err(match refused::why(&self.program, &error) {
@@ -183,9 +183,21 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    /// What says when it ends; `None`: this kernel has no such thing, or no descriptor was left.
+    pidfd: Option<OwnedFd>,
 }
 
 impl Running {
+    fn of(child: Child) -> Running {
+        // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns. The child was not collected yet,
+        // so the PID is its own.
+        let pidfd = unsafe {
+            let pidfd = libc::syscall(libc::SYS_pidfd_open, child.id(), 0) as i32;
+            (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd))
+        };
+        Running { child, pidfd }
+    }
+
     /// Its PID.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -204,15 +216,14 @@ impl Running {
 
     /// Waits until it ends, a signal comes or `timeout` is over, and says whether it has ended (not collected).
     pub fn ended_within(&self, timeout: Duration) -> bool {
-        // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; poll gets one valid
-        // entry; waitid fills a zeroed siginfo in and, by WNOWAIT, leaves the child as it is.
+        // SAFETY: poll gets one valid entry, whose descriptor is open; waitid fills a zeroed siginfo in and, by WNOWAIT, leaves the
+        // child as it is.
         unsafe {
             if !timeout.is_zero() {
-                let pidfd = libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) as i32;
-                let _owned = (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd));
-                let mut waits = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
+                let fd = self.pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+                let mut waits = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
                 let ms = timeout.as_millis().clamp(1, i32::MAX as u128) as i32;
-                // Without a descriptor (an old kernel) poll ignores the entry and sleeps.
+                // Without a descriptor poll ignores the entry and sleeps.
                 libc::poll(&mut waits, 1, ms);
             }
             let mut info: libc::siginfo_t = std::mem::zeroed();
