@@ -491,7 +491,9 @@ impl Probe {
     /// Hands over the run log since the last call, as it lies in the ring: nearly in the order of time.
     pub fn drain_record(&self) -> Vec<RecordEvent> {
         let _ = self.rings.consume();
-        self.recorded.take()
+        // The next are about as many: room that grows is copied again and again.
+        let room = Vec::with_capacity(self.recorded.borrow().len());
+        self.recorded.replace(room)
     }
 
     /// Steal that did not fit into the tasks' own records. A pair keeps its place until it is given back; what a place counts

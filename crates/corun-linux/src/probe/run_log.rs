@@ -54,6 +54,7 @@ impl Recorder {
         };
         let found = events.iter().filter_map(read);
         let before = self.young.len();
+        self.young.reserve(events.len());
         self.young.extend(found);
         let unread = events.len() - (self.young.len() - before);
         self.log.lost += lost - self.lost_before + unread as u64;
