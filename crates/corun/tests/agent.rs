@@ -130,6 +130,7 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
         &["nothing of that time"],
     );
     is_refused(&["profile", "--from", folder.path().to_str().unwrap()], &["is no ring"]);
+    is_refused(&["profile", "--from", "/no/such/ring"], &["cannot read the folder /no/such/ring"]);
 
     agent.signal(libc::SIGTERM);
     let mut agent = agent;

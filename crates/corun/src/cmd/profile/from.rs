@@ -3,7 +3,7 @@
 use crate::target::TargetFlags;
 use crate::usage::Usage;
 use corun_agent::past::{self, NoPast, Past};
-use corun_agent::ring::{Reader, RingError, Run};
+use corun_agent::ring::{Reader, Run};
 use corun_report::profile::notes;
 use corun_report::{Host, ProfileMeta, ProfileReport, Source, Subject};
 use jiff::civil::{DateTime, Time};
@@ -37,12 +37,9 @@ pub fn report(
 /// A ring that can be read.
 ///
 /// # Errors
-/// What the ring says; a mistake of the user's where there is none, or another corun's.
-pub fn opened(ring: &Path) -> anyhow::Result<Reader> {
-    Reader::open(ring).map_err(|e| match e {
-        RingError::NoRing(_) | RingError::OtherFormat { .. } => Usage(e.to_string()).into(),
-        e => anyhow::Error::from(e),
-    })
+/// What is wrong with the folder that the user named: it is not there, it is no ring, or another corun's.
+pub fn opened(ring: &Path) -> Result<Reader, Usage> {
+    Reader::open(ring).map_err(|e| Usage(e.to_string()))
 }
 
 /// The time that was asked for, in nanoseconds since 1970.

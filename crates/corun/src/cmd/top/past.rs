@@ -1,6 +1,6 @@
 //! The ring of an agent as windows to look at: a stretch of it, and from there to what precedes and follows it.
 
-use crate::cmd::profile::{source_of, time_of};
+use crate::cmd::profile::{opened, source_of, time_of};
 use crate::date;
 use crate::usage::Usage;
 use corun_agent::ring::{Reader, Run};
@@ -34,7 +34,7 @@ pub fn open(
     at: Option<&str>,
     length_ns: Option<u64>,
 ) -> anyhow::Result<(Past, Vec<Arc<Snapshot>>, Option<String>)> {
-    let reader = Reader::open(folder).map_err(|error| Usage(error.to_string()))?;
+    let reader = opened(folder)?;
     let (wanted, which) = match (at, length_ns) {
         (None, None) => (time_of(&reader, folder, None, Some(READ_NS))?, Which::Last),
         _ => (time_of(&reader, folder, at, length_ns)?, Which::Longest),
