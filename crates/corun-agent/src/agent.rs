@@ -3,14 +3,16 @@
 use crate::config::{Config, Source};
 use crate::health::{Health, Part};
 use crate::http::{self, Counts, Request, Response};
-use crate::metrics::{Exposition, Format, Own};
+use crate::metrics::{Exports, Exposition, Format, Own};
+use crate::otlp::target::{resource, Target};
+use crate::otlp::{self, Exporter, Work};
 use crate::privileges;
 use crate::recorder::Recorder;
 use crate::ring::{RingError, Run};
 use crate::totals::Totals;
-use corun_linux::clock::process_cpu_ns;
+use corun_linux::clock::{now_ns, process_cpu_ns};
 use corun_linux::limits::{explained, start_thread};
-use corun_linux::root::in_words;
+use corun_linux::root::{in_words, Root};
 use corun_linux::watcher;
 use corun_model::{Observation, What};
 use corun_session::watch::{Close, Watch, WatchOptions};
@@ -46,6 +48,9 @@ pub enum AgentError {
     /// Privileges cannot be dropped.
     #[error("{0}")]
     Privileges(String),
+    /// What is to be exported cannot be.
+    #[error("{0}")]
+    Otlp(String),
     /// There can be no more threads, or no handlers of signals.
     #[error("the agent cannot begin: {}", in_words(.0))]
     Begin(io::Error),
@@ -66,9 +71,9 @@ impl AgentError {
     /// Whether the caller asked for something that cannot be.
     pub fn is_usage(&self) -> bool {
         match self {
-            AgentError::Listen { .. } | AgentError::Ring(RingError::InUse(_) | RingError::TooSmall(_)) => {
-                true
-            }
+            AgentError::Listen { .. }
+            | AgentError::Otlp(_)
+            | AgentError::Ring(RingError::InUse(_) | RingError::TooSmall(_)) => true,
             AgentError::Session(e) => e.is_usage(),
             _ => false,
         }
@@ -96,8 +101,13 @@ struct Shared {
     health: Mutex<Health>,
     ring: Mutex<Option<(u64, u64, u64)>>,
     connections: Arc<Counts>,
+    /// What came of exports, if there are any.
+    exports: Option<Arc<Mutex<Exports>>>,
+    /// What a thread has to say to people.
+    news: Mutex<Option<String>>,
     source: watcher::Source,
     doctor: String,
+    began_ns: u64,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -105,6 +115,8 @@ struct Shared {
 /// # Errors
 /// [`AgentError`]; nothing stays in the kernel.
 pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
+    let began_ns = now_ns();
+    let target = target(&config)?;
     let listen = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
@@ -134,15 +146,22 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         health: Mutex::new(Health::new(options.window)),
         ring: Mutex::new(recorder.as_ref().map(Recorder::counts)),
         connections: Arc::new(Counts::default()),
+        exports: target.is_some().then(Arc::default),
+        news: Mutex::new(None),
         source: watch.source(),
         doctor: caller.doctor.clone(),
+        began_ns,
     });
     let blind = watch.unavailable().iter().find(|u| matches!(u.what, What::Ebpf { .. }));
     let blind = blind.map(|u| format!("who holds the CPUs is not seen: {}", u.why));
     lock(&shared.health).set(Part::Culprits, blind.clone());
     let is_to_reload = Arc::new(AtomicBool::new(false));
     obey(signals, stop, is_to_reload.clone()).map_err(AgentError::Begin)?;
-    serve(listener, &shared).map_err(AgentError::Begin)?;
+    let of_own = shared.clone();
+    let exposition = Arc::new(Exposition::new(shared.totals.clone(), move || own(&of_own)));
+    serve(listener, &shared, exposition.clone()).map_err(AgentError::Begin)?;
+    let exporter = target.map(|target| export(target, exposition, &shared)).transpose();
+    let exporter = exporter.map_err(AgentError::Begin)?;
     notify(&[NotifyState::Ready]);
     blind.iter().for_each(|why| (caller.say)(why));
     (caller.say)(&format!("metrics at http://{address}/metrics"));
@@ -151,6 +170,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         let seen = seen?;
         take(&shared, &seen, Duration::from_nanos(config.window));
         keep(&shared, recorder.as_mut(), caller, |recorder| recorder.push(&seen, now_unix_ns()));
+        lock(&shared.news).take().iter().for_each(|news| (caller.say)(news));
         notify(&[NotifyState::Watchdog]);
         if is_to_reload.swap(false, Ordering::Relaxed) {
             reload(&mut config, &mut watch, &mut recorder, &shared, caller);
@@ -158,7 +178,32 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     }
     notify(&[NotifyState::Stopping]);
     keep(&shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
+    drop(exporter);
     Ok(())
+}
+
+/// Where metrics are to be exported to.
+fn target(config: &Config) -> Result<Option<Target>, AgentError> {
+    let Some(otlp) = &config.otlp else { return Ok(None) };
+    let given = std::env::var_os("OTEL_RESOURCE_ATTRIBUTES");
+    let given = given.as_ref().map(|text| text.to_string_lossy());
+    let resource = resource(given.as_deref(), &Root::new("/")).map_err(AgentError::Otlp)?;
+    otlp.target(resource).map(Some).map_err(|(_, what)| AgentError::Otlp(what))
+}
+
+fn export(target: Target, exposition: Arc<Exposition>, shared: &Arc<Shared>) -> io::Result<Exporter> {
+    let counts = shared.exports.clone().unwrap_or_default();
+    let shared = shared.clone();
+    let url = target.url.clone();
+    let tell = move |trouble: Option<String>| {
+        let before = lock(&shared.health).set(Part::Otlp, trouble.clone());
+        if before.is_some() != trouble.is_some() {
+            *lock(&shared.news) = Some(trouble.unwrap_or_else(|| format!("metrics arrive at {url} again")));
+        }
+    };
+    let ahead_ns = now_unix_ns().saturating_sub(now_ns());
+    let (most_time, tell) = (otlp::MOST_TIME, Box::new(tell));
+    Exporter::start(Work { target, exposition, counts, most_time, ahead_ns, tell })
 }
 
 fn wanted(source: Source) -> Option<watcher::Source> {
@@ -196,9 +241,7 @@ fn obey(mut signals: Signals, stop: Stop, is_to_reload: Arc<AtomicBool>) -> io::
     start_thread("corun-signals", wait).map(drop)
 }
 
-fn serve(listener: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
-    let of_own = shared.clone();
-    let exposition = Exposition::new(shared.totals.clone(), move || own(&of_own));
+fn serve(listener: TcpListener, shared: &Arc<Shared>, exposition: Arc<Exposition>) -> io::Result<()> {
     let counts = shared.connections.clone();
     let shared = shared.clone();
     http::serve(listener, counts, move |request| answer(request, &shared, &exposition))
@@ -251,11 +294,13 @@ fn own(shared: &Shared) -> Own {
         sees_culprits: shared.source == watcher::Source::Ebpf,
         is_ready: lock(&shared.health).is_ready(Instant::now()).is_ok(),
         ring: *lock(&shared.ring),
+        otlp: shared.exports.as_ref().map(|exports| *lock(exports)),
         connections: (
             connections.refused.load(Ordering::Relaxed),
             connections.broken.load(Ordering::Relaxed),
         ),
         cpu_ns: process_cpu_ns(),
+        began_ns: shared.began_ns,
     }
 }
 
@@ -304,12 +349,12 @@ fn reload(
     let failed = match (caller.reload)() {
         Err(why) => Some(why),
         Ok(new) => {
-            let fixed = |c: &Config| (c.listen, c.source, c.max_tasks);
+            let fixed = |c: &Config| (c.listen, c.source, c.max_tasks, c.otlp.clone());
             let differs = fixed(&new) != fixed(&*config);
             watch.set_window(Duration::from_nanos(new.window));
             lock(&shared.totals).set_most(new.max_tenants);
             let mut failed =
-                differs.then(|| "listen, source and max-tasks change when the agent starts again".to_owned());
+                differs.then(|| "listen, source, max-tasks and otlp change when the agent starts again".to_owned());
             if new.ring != config.ring {
                 // The lock of the old one goes first: it may be the same folder.
                 keep(shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
@@ -320,8 +365,8 @@ fn reload(
                 }
                 *lock(&shared.ring) = recorder.as_ref().map(Recorder::counts);
             }
-            let (listen, source, max_tasks) = fixed(&*config);
-            *config = Config { listen, source, max_tasks, ..new };
+            let (listen, source, max_tasks, otlp) = fixed(&*config);
+            *config = Config { listen, source, max_tasks, otlp, ..new };
             failed
         }
     };

@@ -38,12 +38,13 @@ pub struct Blame<Who> {
 struct Culprit<Who> {
     who: Who,
     ns: u64,
+    since_ns: u64,
     lately_ns: f64,
 }
 
 impl<Who: PartialEq + Clone> Blame<Who> {
-    /// Somebody took so much.
-    pub fn add(&mut self, who: &Who, ns: u64) {
+    /// Somebody took so much, in a window that began at `from_ns`.
+    pub fn add(&mut self, who: &Who, ns: u64, from_ns: u64) {
         let found = |culprits: &mut Vec<Culprit<Who>>| culprits.iter().position(|c| c.who == *who);
         if let Some(at) = found(&mut self.listed) {
             self.listed[at].ns += ns;
@@ -53,13 +54,14 @@ impl<Who: PartialEq + Clone> Blame<Who> {
         let at = found(&mut self.candidates);
         let lately_ns = at.map_or(0.0, |at| self.candidates.swap_remove(at).lately_ns) + ns as f64;
         if self.listed.len() < LISTED {
-            self.listed.push(Culprit { who: who.clone(), ns, lately_ns });
+            self.listed.push(Culprit { who: who.clone(), ns, since_ns: from_ns, lately_ns });
             return;
         }
         let at = least(&self.listed);
         let last = &mut self.listed[at];
         if lately_ns > MARGIN * last.lately_ns {
-            let gone = std::mem::replace(last, Culprit { who: who.clone(), ns, lately_ns });
+            let new = Culprit { who: who.clone(), ns, since_ns: from_ns, lately_ns };
+            let gone = std::mem::replace(last, new);
             self.dropped_ns += gone.ns;
             return;
         }
@@ -68,7 +70,7 @@ impl<Who: PartialEq + Clone> Blame<Who> {
             let at = least(&self.candidates);
             self.candidates.swap_remove(at);
         }
-        self.candidates.push(Culprit { who: who.clone(), ns: 0, lately_ns });
+        self.candidates.push(Culprit { who: who.clone(), ns: 0, since_ns: from_ns, lately_ns });
     }
 
     /// Time has passed.
@@ -77,9 +79,9 @@ impl<Who: PartialEq + Clone> Blame<Who> {
         self.listed.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
     }
 
-    /// The culprits that are told apart, with what they took.
-    pub fn listed(&self) -> impl Iterator<Item = (&Who, u64)> {
-        self.listed.iter().map(|c| (&c.who, c.ns))
+    /// The culprits that are told apart, with what they took, and since when that is counted.
+    pub fn listed(&self) -> impl Iterator<Item = (&Who, u64, u64)> {
+        self.listed.iter().map(|c| (&c.who, c.ns, c.since_ns))
     }
 
     /// All of it.
@@ -103,7 +105,7 @@ mod tests {
     fn eight_have_counters_and_all_others_are_one() {
         let mut blame = Blame::default();
         for who in 0..12 {
-            blame.add(&who, 1_000 - who);
+            blame.add(&who, 1_000 - who, 0);
         }
         assert_eq!(blame.listed().count(), LISTED);
         assert_eq!(blame.other_ns, (8..12).map(|who| 1_000 - who).sum::<u64>());
@@ -115,21 +117,21 @@ mod tests {
         let mut blame = Blame::default();
         let mut sum = 0;
         let mut take = |blame: &mut Blame<u32>, who, ns| {
-            blame.add(&who, ns);
+            blame.add(&who, ns, 7);
             sum += ns;
             assert_eq!(blame.total_ns(), sum);
         };
         (0..8).for_each(|who| take(&mut blame, who, 1_000 + u64::from(who)));
         for second in 0..3_600 {
-            let before: Vec<(u32, u64)> = blame.listed().map(|(who, ns)| (*who, ns)).collect();
+            let before: Vec<(u32, u64)> = blame.listed().map(|(who, ns, _)| (*who, ns)).collect();
             take(&mut blame, 99, 40);
             blame.pass(1_000_000_000);
             for (who, ns) in before {
-                let now = blame.listed().find(|(w, _)| **w == who);
-                assert!(now.is_none_or(|(_, now)| now >= ns), "at {second} a counter fell");
+                let now = blame.listed().find(|(w, ..)| **w == who);
+                assert!(now.is_none_or(|(_, now, _)| now >= ns), "at {second} a counter fell");
             }
         }
-        assert!(blame.listed().any(|(who, _)| *who == 99));
+        assert!(blame.listed().any(|(who, ..)| *who == 99));
         assert_eq!(blame.listed().count(), LISTED);
         assert_eq!(blame.dropped_ns, 1_000, "of the one that had taken least");
     }
@@ -138,7 +140,7 @@ mod tests {
     fn what_it_keeps_is_bounded_whoever_comes() {
         let mut blame = Blame::default();
         for who in 0..10_000u64 {
-            blame.add(&who, who % 97);
+            blame.add(&who, who % 97, 0);
             blame.pass(1_000_000);
         }
         assert!(blame.listed.len() + blame.candidates.len() <= LISTED + CANDIDATES);

@@ -1,10 +1,13 @@
 //! The configuration file of an agent, in TOML. Every key has a default; a key that nobody knows is refused.
 
+use crate::otlp::target::Target;
 use corun_model::duration::{written_bytes, written_ns};
 use corun_model::workload::read_toml;
 use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The shortest window: shorter ones cost more than they tell.
 const LEAST_WINDOW_NS: u64 = 100_000_000;
@@ -30,6 +33,9 @@ pub struct Config {
     /// The ring on disk; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring: Option<Ring>,
+    /// A collector that metrics are exported to; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<Otlp>,
 }
 
 /// How to see.
@@ -57,6 +63,41 @@ pub struct Ring {
     /// How often it is written.
     #[serde(default = "default_interval", deserialize_with = "written_ns", serialize_with = "as_time")]
     pub interval: u64,
+}
+
+/// A collector of OpenTelemetry.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Otlp {
+    /// Where it listens.
+    pub url: String,
+    /// How often metrics are exported.
+    #[serde(
+        default = "default_export_interval",
+        deserialize_with = "written_ns",
+        serialize_with = "as_time"
+    )]
+    pub interval: u64,
+    /// Header lines of each request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What headers hold may be secret.
+impl std::fmt::Debug for Otlp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers: Vec<&String> = self.headers.keys().collect();
+        let Otlp { url, interval, .. } = self;
+        f.debug_struct("Otlp")
+            .field("url", url)
+            .field("interval", interval)
+            .field("headers", &headers)
+            .finish()
+    }
+}
+
+fn default_export_interval() -> u64 {
+    60_000_000_000
 }
 
 fn default_size() -> u64 {
@@ -92,6 +133,7 @@ impl Default for Config {
             max_tenants: 1_000,
             max_tasks: None,
             ring: None,
+            otlp: None,
         }
     }
 }
@@ -103,6 +145,21 @@ impl Ring {
     }
 }
 
+impl Otlp {
+    /// A collector at a URL, with the defaults of the rest.
+    pub fn new(url: String) -> Otlp {
+        Otlp { url, interval: default_export_interval(), headers: BTreeMap::new() }
+    }
+
+    /// The same as an exporter takes it, of an agent of whom this is known.
+    ///
+    /// # Errors
+    /// The key at fault with its table, and one sentence.
+    pub fn target(&self, resource: Vec<(String, String)>) -> Result<Target, (&'static str, String)> {
+        Target::new(&self.url, Duration::from_nanos(self.interval), &self.headers, resource)
+    }
+}
+
 impl Config {
     /// Reads the text of a file.
     ///
@@ -110,17 +167,13 @@ impl Config {
     /// The line at fault, from 1, and one sentence.
     pub fn parse(text: &str) -> Result<Config, (usize, String)> {
         let config: Config = read_toml(text)?;
-        let line = |key: &str| {
-            let is_it = |l: &str| l.split('=').next().is_some_and(|k| k.trim() == key);
-            text.lines().position(is_it).map_or(1, |at| at + 1)
-        };
-        config.check().map_err(|(key, what)| (line(key), what))
+        config.check().map_err(|(key, what)| (line_of(key, text), what))
     }
 
     /// Whether an agent can work like this.
     ///
     /// # Errors
-    /// The key at fault, and one sentence.
+    /// The key at fault with its table, such as `ring.size`, and one sentence.
     pub fn check(self) -> Result<Config, (&'static str, String)> {
         let must = |key, ok: bool, what: &str| ok.then_some(()).ok_or((key, what.to_owned()));
         let of_window = LEAST_WINDOW_NS..=MOST_WINDOW_NS;
@@ -132,10 +185,16 @@ impl Config {
         if let Some(ring) = &self.ring {
             let least = crate::ring::LEAST_BYTES;
             let what = format!("size is at least {}KiB", least >> 10);
-            must("size", ring.size >= least, &what)?;
-            must("interval", ring.interval >= self.window, "interval is at least the window")?;
+            must("ring.size", ring.size >= least, &what)?;
+            must("ring.interval", ring.interval >= self.window, "interval is at least the window")?;
             let hour = ring.interval <= 3_600_000_000_000;
-            must("interval", hour, "interval is at most 1h; give one such as \"5s\"")?;
+            must("ring.interval", hour, "interval is at most 1h; give one such as \"5s\"")?;
+        }
+        if let Some(otlp) = &self.otlp {
+            let of_interval = 1_000_000_000..=3_600_000_000_000;
+            let is_of_it = of_interval.contains(&otlp.interval);
+            must("otlp.interval", is_of_it, "otlp.interval is 1s to 1h; give one such as \"60s\"")?;
+            otlp.target(Vec::new())?;
         }
         Ok(self)
     }
@@ -157,6 +216,25 @@ impl Config {
     }
 }
 
+/// The line that gives a key of a table, from 1; or that table's own.
+fn line_of(key: &str, text: &str) -> usize {
+    let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
+    let (mut inside, mut of_table) = (String::new(), 1);
+    for (at, line) in text.lines().map(str::trim).enumerate() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            inside = name.trim().to_owned();
+            if inside == table || inside == format!("{table}.{key}") {
+                of_table = at + 1;
+            }
+        }
+        let given = line.split('=').next().unwrap_or_default().trim();
+        if (inside == table && given == key) || (inside.is_empty() && given == format!("{table}.{key}")) {
+            return at + 1;
+        }
+    }
+    of_table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +242,10 @@ mod tests {
     #[test]
     fn what_is_printed_is_read_back_as_the_same() {
         let with_ring = Config { ring: Some(Ring::new("/var/lib/corun".into())), ..Config::default() };
-        for config in [Config::default(), with_ring] {
+        let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer \"x\"".to_owned())]);
+        let otlp = Otlp { headers, interval: 1_500_000_000, ..Otlp::new("http://localhost:4318".into()) };
+        let with_both = Config { otlp: Some(otlp), ..with_ring.clone() };
+        for config in [Config::default(), with_ring, with_both] {
             let text = config.text().unwrap();
             assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
         }
@@ -178,6 +259,14 @@ mod tests {
         let config = Config { ring: Some(Ring::new(folder.into())), ..Config::default() };
         let why = config.text().unwrap_err();
         assert!(why.contains("not UTF-8; give the folder another name"), "{why}");
+    }
+
+    #[test]
+    fn what_headers_hold_is_not_shown_in_passing() {
+        let headers = BTreeMap::from([("authorization".to_owned(), "secret".to_owned())]);
+        let otlp = Otlp { headers, ..Otlp::new("http://c".into()) };
+        let shown = format!("{otlp:?}");
+        assert!(shown.contains("authorization") && !shown.contains("secret"), "{shown}");
     }
 
     #[test]
@@ -202,6 +291,23 @@ mod tests {
                 "interval is at least the window",
             ),
             ("[ring]\nsize = \"1MiB\"\n", 1, "`folder` is missing"),
+            ("[otlp]\nurl = \"collector:4318\"\n", 2, "does not begin with http://"),
+            ("[otlp]\nurl = \"https://c:4318\"\n", 2, "is encrypted"),
+            ("otlp.url = \"here\"\n", 1, "does not begin with http://"),
+            ("otlp = { url = \"\" }\n", 1, "is no URL"),
+            ("[otlp]\ninterval = \"9s\"\n", 1, "`url` is missing"),
+            ("[otlp]\nurl = \"http://c\"\ngzip = true\n", 3, "unknown field `gzip`"),
+            (
+                "[ring]\nfolder = \"/r\"\ninterval = \"5s\"\n[otlp]\nurl = \"http://c\"\ninterval = \"1ms\"\n",
+                6,
+                "otlp.interval is 1s to 1h",
+            ),
+            (
+                "[otlp]\nurl = \"http://c\"\n[otlp.headers]\n\"a b\" = \"c\"\n",
+                3,
+                "header \"a b\" has a name that HTTP does not have",
+            ),
+            ("[otlp]\nurl = \"http://c\"\nheaders = { a = \"b\\n\" }\n", 3, "has a value that HTTP"),
         ] {
             let (at, said) = Config::parse(text).unwrap_err();
             assert!(said.contains(what), "{text}: {said}");

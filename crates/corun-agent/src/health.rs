@@ -17,6 +17,8 @@ pub enum Part {
     Config,
     /// Tasks are not followed.
     Tasks,
+    /// A collector does not get what is exported.
+    Otlp,
 }
 
 /// How an agent does.
@@ -39,12 +41,12 @@ impl Health {
         self.window = length;
     }
 
-    /// Says why a part does not work, or that it does.
-    pub fn set(&mut self, part: Part, reason: Option<String>) {
+    /// Says why a part does not work, or that it does; returns the reason of before.
+    pub fn set(&mut self, part: Part, reason: Option<String>) -> Option<String> {
         match reason {
             Some(reason) => self.reasons.insert(part, reason),
             None => self.reasons.remove(&part),
-        };
+        }
     }
 
     /// Whether windows are still closed.

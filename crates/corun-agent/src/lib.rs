@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Watch ──window──▶ totals ──▶ metrics ──▶ http   who asks for /metrics
+//!            │                        └▶ otlp   a collector
 //!            └────▶ recorder ──▶ ring ─────▶ past   whoever asks for last night
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! | [`totals`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, and what they are called |
 //! | [`metrics`] | what is scraped |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
+//! | [`otlp`] | metrics for a collector of OpenTelemetry |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
 //! | [`ring`], [`recorder`], [`past`], [`stretch`] | windows on disk: their bytes, what is written, what is read back: together, or one by one |
 
@@ -23,6 +25,7 @@ pub mod health;
 pub mod http;
 pub mod label;
 pub mod metrics;
+pub mod otlp;
 pub mod past;
 pub mod privileges;
 pub mod recorder;

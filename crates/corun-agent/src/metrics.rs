@@ -1,4 +1,4 @@
-//! The metrics of an agent: what each is called and means, and how it is written for a scraper.
+//! The metrics of an agent: what each is called and means, its series, and how these are written for a scraper.
 //!
 //! Times are counters in seconds. Rates, shares and quantiles are the scraper's business. [`METRICS`] is what the documentation is
 //! held against.
@@ -9,7 +9,7 @@ use corun_model::histogram::BUCKETS;
 use corun_model::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    prometheus_text, text, DescriptorEncoder, EncodeCounterValue, EncodeLabelSet, MetricEncoder, NoLabelSet,
+    prometheus_text, text, DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
@@ -102,6 +102,10 @@ metrics! {
         "Intervals that could not be written to the ring.";
     RING_BYTES = Gauge "corun_ring_bytes" []
         "Room that the ring takes on the disk.";
+    OTLP_EXPORTS = Counter "corun_otlp_exports_total" ["outcome"]
+        "Exports over OTLP: delivered; rejected by the collector; failed, and tried again. Absent without a collector.";
+    OTLP_REJECTED = Counter "corun_otlp_rejected_points_total" []
+        "Data points of delivered exports that the collector did not take.";
     REFUSED = Counter "corun_connections_refused_total" []
         "Connections that were turned away, since there were too many.";
     BROKEN = Counter "corun_connections_broken_total" []
@@ -125,10 +129,27 @@ pub struct Own {
     pub is_ready: bool,
     /// Intervals written and lost, and bytes of the ring, if there is one.
     pub ring: Option<(u64, u64, u64)>,
+    /// What came of exports over OTLP, if there are any.
+    pub otlp: Option<Exports>,
     /// Connections that were refused and that broke.
     pub connections: (u64, u64),
     /// Its CPU time.
     pub cpu_ns: u64,
+    /// When it began, on the host's clock.
+    pub began_ns: u64,
+}
+
+/// What came of exports over OTLP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// Those that the collector took.
+    pub delivered: u64,
+    /// Those that it will never take.
+    pub rejected: u64,
+    /// Those that it may take when they come again.
+    pub failed: u64,
+    /// Data points of delivered exports that it did not take.
+    pub rejected_points: u64,
 }
 
 /// The two text formats.
@@ -158,20 +179,68 @@ impl Format {
     }
 }
 
-/// What is scraped.
+/// Labels of a series with their values.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// Who takes the series of one metric. Counters say since when they count, on the host's clock.
+pub trait Rows {
+    /// A counter of time.
+    ///
+    /// # Errors
+    /// When there is no room.
+    fn seconds(&mut self, labels: Labels, since_ns: u64, ns: u64) -> Result<(), Error>;
+    /// A counter of things.
+    ///
+    /// # Errors
+    /// When there is no room.
+    fn count(&mut self, labels: Labels, since_ns: u64, n: u64) -> Result<(), Error>;
+    /// A gauge.
+    ///
+    /// # Errors
+    /// When there is no room.
+    fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error>;
+    /// A histogram: the sum of all lengths, and how many there are in each bucket up to an edge in seconds, of which the last is
+    /// infinite.
+    ///
+    /// # Errors
+    /// When there is no room.
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        since_ns: u64,
+        sum_ns: u64,
+        buckets: &[(f64, u64)],
+    ) -> Result<(), Error>;
+}
+
+/// Writes the series of a metric.
+pub type Write<'a> = &'a mut dyn FnMut(&mut dyn Rows) -> Result<(), Error>;
+
+/// Who takes all metrics, one by one: a text for a scraper, or a message for a collector.
+pub trait Page {
+    /// The next metric; it may have no series.
+    ///
+    /// # Errors
+    /// When there is no room.
+    fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error>;
+}
+
+/// All metrics as they are whenever somebody asks.
 pub struct Exposition {
     registry: Registry,
+    source: Arc<Metrics>,
 }
 
 impl Exposition {
-    /// Of these totals, and of what `own` says at each scrape.
+    /// Of these totals, and of what `own` says each time.
     pub fn new(totals: Arc<Mutex<Totals>>, own: impl Fn() -> Own + Send + Sync + 'static) -> Exposition {
+        let source = Arc::new(Metrics { totals, own: Box::new(own) });
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scrape { totals, own: Box::new(own) }));
-        Exposition { registry }
+        registry.register_collector(Box::new(Scrape(source.clone())));
+        Exposition { registry, source }
     }
 
-    /// All metrics as they are now.
+    /// All metrics as they are now, as text.
     pub fn encode(&self, format: Format) -> String {
         let mut out = String::new();
         let done = match format {
@@ -181,12 +250,33 @@ impl Exposition {
         done.expect("a string takes all that is written");
         out
     }
+
+    /// The same metrics for somebody else.
+    ///
+    /// # Errors
+    /// Those of the page.
+    pub fn write_to(&self, page: &mut dyn Page) -> Result<(), Error> {
+        self.source.write_to(page)
+    }
 }
 
-struct Scrape {
+/// What all metrics are made of.
+struct Metrics {
     totals: Arc<Mutex<Totals>>,
     own: Box<dyn Fn() -> Own + Send + Sync>,
 }
+
+impl Metrics {
+    fn write_to(&self, page: &mut dyn Page) -> Result<(), Error> {
+        let own = (self.own)();
+        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants(page, &totals)?;
+        node(page, &totals)?;
+        agent(page, &totals, &own)
+    }
+}
+
+struct Scrape(Arc<Metrics>);
 
 impl std::fmt::Debug for Scrape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -194,11 +284,17 @@ impl std::fmt::Debug for Scrape {
     }
 }
 
-/// The rows of one metric.
-struct Rows<'a>(MetricEncoder<'a>);
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
+        self.0.write_to(&mut Text(encoder))
+    }
+}
 
-impl<'a> Rows<'a> {
-    fn of<'s>(encoder: &'s mut DescriptorEncoder<'_>, metric: &'s Metric) -> Result<Rows<'s>, Error> {
+/// A text of Prometheus.
+struct Text<'a>(DescriptorEncoder<'a>);
+
+impl Page for Text<'_> {
+    fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error> {
         let (suffix, kind) = match metric.kind {
             Kind::Counter => ("_total", MetricType::Counter),
             Kind::Gauge => ("", MetricType::Gauge),
@@ -210,73 +306,81 @@ impl<'a> Rows<'a> {
             Some(name) => (name, Some(&Unit::Seconds)),
             None => (name, None),
         };
-        Ok(Rows(encoder.encode_descriptor(name, metric.help, unit, kind)?))
-    }
-
-    fn count(&mut self, labels: &impl EncodeLabelSet, value: &impl EncodeCounterValue) -> Result<(), Error> {
-        self.0.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
-    }
-
-    fn gauge(&mut self, labels: &impl EncodeLabelSet, value: f64) -> Result<(), Error> {
-        self.0.encode_family(labels)?.encode_gauge(&value)
+        write(&mut Lines(self.0.encode_descriptor(name, metric.help, unit, kind)?))
     }
 }
 
-fn seconds(ns: u64) -> f64 {
+/// The lines of one metric.
+struct Lines<'a>(MetricEncoder<'a>);
+
+impl Lines<'_> {
+    fn counter(&mut self, labels: Labels, value: &impl EncodeCounterValue) -> Result<(), Error> {
+        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
+    }
+}
+
+impl Rows for Lines<'_> {
+    fn seconds(&mut self, labels: Labels, _: u64, ns: u64) -> Result<(), Error> {
+        self.counter(labels, &seconds(ns))
+    }
+
+    fn count(&mut self, labels: Labels, _: u64, n: u64) -> Result<(), Error> {
+        self.counter(labels, &n)
+    }
+
+    fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
+        self.0.encode_family(&labels)?.encode_gauge(&value)
+    }
+
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        _: u64,
+        sum_ns: u64,
+        buckets: &[(f64, u64)],
+    ) -> Result<(), Error> {
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        let mut family = self.0.encode_family(&labels)?;
+        family.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, buckets, None)
+    }
+}
+
+/// As metrics say times.
+pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-const NONE: [(&str, &str); 0] = [];
-
-impl Collector for Scrape {
-    fn encode(&self, mut e: DescriptorEncoder) -> Result<(), Error> {
-        let own = (self.own)();
-        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants(&mut e, &totals)?;
-        node(&mut e, &totals)?;
-        agent(&mut e, &totals, &own)
-    }
-}
-
-fn tenants(e: &mut DescriptorEncoder, totals: &Totals) -> Result<(), Error> {
-    let mut rows = Rows::of(e, &TENANT)?;
-    for s in totals.series() {
-        for (category, ns) in CATEGORIES.iter().zip(s.time) {
-            if let Some(ns) = ns {
-                let labels = [("tenant", &*s.label), ("kind", s.kind.name()), ("category", *category)];
-                rows.count(&labels, &seconds(ns))?;
-            }
-        }
-    }
-    let mut rows = Rows::of(e, &BLAME)?;
-    for s in totals.series() {
-        blame(&mut rows, s)?;
-    }
-    let mut rows = Rows::of(e, &BLAME_DROPPED)?;
-    for s in totals.series().filter(|s| s.blame.dropped_ns > 0) {
-        rows.count(&[("victim", &*s.label)], &seconds(s.blame.dropped_ns))?;
-    }
-    let mut rows = Rows::of(e, &WAIT)?;
-    for s in totals.series() {
-        if let Some(waits) = &s.waits {
+fn tenants(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
+    page.metric(&TENANT, &mut |rows| {
+        totals.series().try_for_each(|s| {
+            let told = CATEGORIES.iter().zip(s.time).filter_map(|(of, ns)| Some((*of, ns?)));
+            told.into_iter().try_for_each(|(category, ns)| {
+                let labels = [("tenant", &*s.label), ("kind", s.kind.name()), ("category", category)];
+                rows.seconds(&labels, s.since_ns, ns)
+            })
+        })
+    })?;
+    page.metric(&BLAME, &mut |rows| totals.series().try_for_each(|s| blame(rows, s)))?;
+    page.metric(&BLAME_DROPPED, &mut |rows| {
+        let mut dropped = totals.series().filter(|s| s.blame.dropped_ns > 0);
+        dropped.try_for_each(|s| rows.seconds(&[("victim", &s.label)], s.since_ns, s.blame.dropped_ns))
+    })?;
+    page.metric(&WAIT, &mut |rows| {
+        let mut told = totals.series().filter_map(|s| Some((s, s.waits.as_ref()?)));
+        told.try_for_each(|(s, waits)| {
             let labels = [("tenant", &*s.label)];
-            let sum = seconds(s.blame.total_ns());
-            rows.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
-                sum,
-                waits.total(),
-                &buckets(waits),
-                None,
-            )?;
-        }
-    }
-    let mut rows = Rows::of(e, &TENANT_INFO)?;
-    for s in totals.series().filter(|s| !s.key.is_empty()) {
-        rows.gauge(&[("tenant", &*s.label), ("kind", s.kind.name()), ("key", &*s.key)], 1.0)?;
-    }
-    Ok(())
+            rows.histogram(&labels, s.since_ns, s.blame.total_ns(), &buckets(waits))
+        })
+    })?;
+    page.metric(&TENANT_INFO, &mut |rows| {
+        totals.series().filter(|s| !s.key.is_empty()).try_for_each(|s| {
+            let labels = [("tenant", &*s.label), ("kind", s.kind.name()), ("key", &*s.key)];
+            rows.gauge(&labels, 1.0)
+        })
+    })
 }
 
-fn blame(rows: &mut Rows, s: &Series) -> Result<(), Error> {
+fn blame(rows: &mut dyn Rows, s: &Series) -> Result<(), Error> {
     let b = &s.blame;
     let words = [
         (label::SELF, b.own_ns),
@@ -286,10 +390,11 @@ fn blame(rows: &mut Rows, s: &Series) -> Result<(), Error> {
         (label::OTHER, b.other_ns),
         (label::UNATTRIBUTED, b.unattributed_ns),
     ];
-    let listed = b.listed().map(|(who, ns)| (&**who, ns));
+    let words = words.map(|(word, ns)| (word, ns, s.since_ns));
+    let listed = b.listed().map(|(who, ns, since_ns)| (&**who, ns, since_ns));
     // One that never took anything has no series yet: most tenants have one or two culprits.
-    for (culprit, ns) in listed.chain(words).filter(|(_, ns)| *ns > 0) {
-        rows.count(&[("victim", &*s.label), ("culprit", culprit)], &seconds(ns))?;
+    for (culprit, ns, since_ns) in listed.chain(words).filter(|(_, ns, _)| *ns > 0) {
+        rows.seconds(&[("victim", &*s.label), ("culprit", culprit)], since_ns, ns)?;
     }
     Ok(())
 }
@@ -303,53 +408,63 @@ fn buckets(waits: &Histogram) -> Vec<(f64, u64)> {
     edges.chain([(f64::INFINITY, pair(last))]).collect()
 }
 
-fn node(e: &mut DescriptorEncoder, totals: &Totals) -> Result<(), Error> {
+fn node(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
     let node = &totals.node;
-    let mut rows = Rows::of(e, &CONTENDED)?;
-    if let Some(ratio) = totals.contended_ratio() {
-        rows.gauge(&NONE, ratio)?;
-    }
-    let mut rows = Rows::of(e, &TASKS)?;
-    for (category, ns) in CATEGORIES.iter().zip(node.time) {
-        if let Some(ns) = ns {
-            rows.count(&[("category", *category)], &seconds(ns))?;
-        }
-    }
-    let mut rows = Rows::of(e, &CPU)?;
-    for (state, ns) in ["idle", "busy", "unknown"].iter().zip(node.cpu_ns) {
-        rows.count(&[("state", *state)], &seconds(ns))?;
-    }
-    let mut rows = Rows::of(e, &HOST_STEAL)?;
-    if let Some(ns) = node.host_steal_ns {
-        rows.count(&NONE, &seconds(ns))?;
-    }
-    let mut rows = Rows::of(e, &IRQ)?;
-    for (kind, ns) in [("hard", node.irq_ns), ("soft", node.softirq_ns)] {
-        if let Some(ns) = ns {
-            rows.count(&[("kind", kind)], &seconds(ns))?;
-        }
-    }
-    Rows::of(e, &OBSERVED)?.count(&NONE, &seconds(node.observed_ns))?;
-    Rows::of(e, &WINDOWS)?.count(&NONE, &node.windows)?;
-    Rows::of(e, &LOST_EVENTS)?.count(&NONE, &node.loss.events)?;
-    Rows::of(e, &UNKNOWN)?.count(&NONE, &seconds(node.loss.unknown_ns))?;
-    Rows::of(e, &UNTRACKED)?.count(&NONE, &node.loss.untracked_tasks)
+    let since_ns = totals.began_ns().unwrap_or(0);
+    let mut single = |metric: &Metric, ns: Option<u64>| {
+        page.metric(metric, &mut |rows| ns.map_or(Ok(()), |ns| rows.seconds(&[], since_ns, ns)))
+    };
+    single(&HOST_STEAL, node.host_steal_ns)?;
+    single(&OBSERVED, Some(node.observed_ns))?;
+    single(&UNKNOWN, Some(node.loss.unknown_ns))?;
+    let mut counted = |metric: &Metric, n: u64| page.metric(metric, &mut |rows| rows.count(&[], since_ns, n));
+    counted(&WINDOWS, node.windows)?;
+    counted(&LOST_EVENTS, node.loss.events)?;
+    counted(&UNTRACKED, node.loss.untracked_tasks)?;
+    page.metric(&CONTENDED, &mut |rows| {
+        totals.contended_ratio().map_or(Ok(()), |ratio| rows.gauge(&[], ratio))
+    })?;
+    let mut by = |metric: &Metric, label: &str, parts: &[(&str, Option<u64>)]| {
+        page.metric(metric, &mut |rows| {
+            let mut told = parts.iter().filter_map(|(part, ns)| Some((*part, (*ns)?)));
+            told.try_for_each(|(part, ns)| rows.seconds(&[(label, part)], since_ns, ns))
+        })
+    };
+    let categories: Vec<(&str, Option<u64>)> = CATEGORIES.into_iter().zip(node.time).collect();
+    by(&TASKS, "category", &categories)?;
+    let [idle, busy, unknown] = node.cpu_ns.map(Some);
+    by(&CPU, "state", &[("idle", idle), ("busy", busy), ("unknown", unknown)])?;
+    by(&IRQ, "kind", &[("hard", node.irq_ns), ("soft", node.softirq_ns)])
 }
 
-fn agent(e: &mut DescriptorEncoder, totals: &Totals, own: &Own) -> Result<(), Error> {
-    let tenants = totals.series().filter(|s| !s.key.is_empty()).count();
-    Rows::of(e, &TENANTS)?.gauge(&NONE, tenants as f64)?;
-    Rows::of(e, &DROPPED)?.count(&NONE, &totals.node.dropped_tenants)?;
-    if let Some((written, lost, bytes)) = own.ring {
-        Rows::of(e, &RING_WRITTEN)?.count(&NONE, &written)?;
-        Rows::of(e, &RING_LOST)?.count(&NONE, &lost)?;
-        Rows::of(e, &RING_BYTES)?.gauge(&NONE, bytes as f64)?;
+fn agent(page: &mut dyn Page, totals: &Totals, own: &Own) -> Result<(), Error> {
+    let mut counted =
+        |metric: &Metric, n: u64| page.metric(metric, &mut |rows| rows.count(&[], own.began_ns, n));
+    counted(&DROPPED, totals.node.dropped_tenants)?;
+    counted(&REFUSED, own.connections.0)?;
+    counted(&BROKEN, own.connections.1)?;
+    if let Some((written, lost, _)) = own.ring {
+        counted(&RING_WRITTEN, written)?;
+        counted(&RING_LOST, lost)?;
     }
-    Rows::of(e, &REFUSED)?.count(&NONE, &own.connections.0)?;
-    Rows::of(e, &BROKEN)?.count(&NONE, &own.connections.1)?;
-    Rows::of(e, &OWN_CPU)?.count(&NONE, &seconds(own.cpu_ns))?;
-    Rows::of(e, &SEES_CULPRITS)?.gauge(&NONE, f64::from(u8::from(own.sees_culprits)))?;
-    Rows::of(e, &READY)?.gauge(&NONE, f64::from(u8::from(own.is_ready)))?;
-    let labels = [("version", env!("CARGO_PKG_VERSION")), ("source", &*own.source)];
-    Rows::of(e, &BUILD)?.gauge(&labels, 1.0)
+    if let Some(exports) = own.otlp {
+        counted(&OTLP_REJECTED, exports.rejected_points)?;
+        let outcomes =
+            [("delivered", exports.delivered), ("rejected", exports.rejected), ("failed", exports.failed)];
+        page.metric(&OTLP_EXPORTS, &mut |rows| {
+            outcomes.iter().try_for_each(|(outcome, n)| rows.count(&[("outcome", outcome)], own.began_ns, *n))
+        })?;
+    }
+    page.metric(&OWN_CPU, &mut |rows| rows.seconds(&[], own.began_ns, own.cpu_ns))?;
+    let mut gauge = |metric: &Metric, labels: Labels, value: f64| {
+        page.metric(metric, &mut |rows| rows.gauge(labels, value))
+    };
+    if let Some((_, _, bytes)) = own.ring {
+        gauge(&RING_BYTES, &[], bytes as f64)?;
+    }
+    let tenants = totals.series().filter(|s| !s.key.is_empty()).count();
+    gauge(&TENANTS, &[], tenants as f64)?;
+    gauge(&SEES_CULPRITS, &[], f64::from(u8::from(own.sees_culprits)))?;
+    gauge(&READY, &[], f64::from(u8::from(own.is_ready)))?;
+    gauge(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("source", &own.source)], 1.0)
 }

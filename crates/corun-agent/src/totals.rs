@@ -42,7 +42,9 @@ pub struct Series {
     pub waits: Option<Histogram>,
     /// Who took its steal.
     pub blame: Blame<Arc<str>>,
-    /// When it was last seen, on the host's clock.
+    /// Since when it is counted, on the host's clock.
+    pub since_ns: u64,
+    /// When it was last seen.
     seen_ns: u64,
 }
 
@@ -112,7 +114,7 @@ impl Totals {
             (label::CORUN, TenantKind::Watcher),
             (label::OTHER, TenantKind::Others),
         ]
-        .map(|(word, kind)| (Arc::from(word), Series::new(word.into(), kind, String::new())));
+        .map(|(word, kind)| (Arc::from(word), Series::new(word.into(), kind, String::new(), 0)));
         Totals {
             most,
             began_ns: None,
@@ -126,6 +128,11 @@ impl Totals {
     /// Every tenant's counters, by label.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
         self.series.values()
+    }
+
+    /// When the first window began, on the host's clock.
+    pub fn began_ns(&self) -> Option<u64> {
+        self.began_ns
     }
 
     /// Changes for how many tenants there is room. Those that are there stay until they end.
@@ -149,6 +156,9 @@ impl Totals {
     pub fn push(&mut self, seen: &Observation) {
         let began_ns = *self.began_ns.get_or_insert(seen.start_ns);
         let is_first = began_ns == seen.start_ns;
+        if is_first {
+            self.series.values_mut().for_each(|s| s.since_ns = began_ns);
+        }
         self.places.retain(|id, _| seen.tenant(*id).is_some());
         for t in &seen.by_tenant {
             if let Some(tenant) = seen.tenant(t.id) {
@@ -172,15 +182,15 @@ impl Totals {
         let place = match self.places.get(&tenant.id) {
             Some(Place::Own(_) | Place::Shared(_)) => return,
             Some(Place::Young { since_ns }) if now_ns - since_ns < GROWN_UP_NS => return,
-            Some(Place::Young { .. }) => self.own(tenant),
+            Some(Place::Young { .. }) => self.own(tenant, seen.start_ns),
             Some(Place::Dropped) => match self.has_room() {
-                true => self.own(tenant),
+                true => self.own(tenant, seen.start_ns),
                 false => return,
             },
             None => match label::shared(tenant.kind) {
                 Some(word) => Place::Shared(word),
                 None if is_first || is_asked_for(tenant.kind) || self.labels.contains_key(&tenant.key) => {
-                    self.own(tenant)
+                    self.own(tenant, seen.start_ns)
                 }
                 None => Place::Young { since_ns: seen.start_ns },
             },
@@ -196,7 +206,7 @@ impl Totals {
     }
 
     /// Series of its own: those it had when it was last there, or new ones where there is room.
-    fn own(&mut self, tenant: &Tenant) -> Place {
+    fn own(&mut self, tenant: &Tenant, from_ns: u64) -> Place {
         if let Some(label) = self.labels.get(&tenant.key) {
             return Place::Own(label.clone());
         }
@@ -211,7 +221,8 @@ impl Totals {
         }
         let label: Arc<str> = label::of(tenant, |label| self.series.contains_key(label)).into();
         self.labels.insert(tenant.key.clone(), label.clone());
-        self.series.insert(label.clone(), Series::new(label.clone(), tenant.kind, tenant.key.clone()));
+        let series = Series::new(label.clone(), tenant.kind, tenant.key.clone(), from_ns);
+        self.series.insert(label.clone(), series);
         Place::Own(label)
     }
 
@@ -272,7 +283,7 @@ impl Totals {
                 TakenBy::Idle => blame.idle_ns += ns,
                 TakenBy::Unattributed => blame.unattributed_ns += ns,
                 TakenBy::CoRunner if &*culprit == label::OTHER => blame.other_ns += ns,
-                TakenBy::CoRunner => blame.add(&culprit, ns),
+                TakenBy::CoRunner => blame.add(&culprit, ns, seen.start_ns),
             }
         }
     }
@@ -285,7 +296,7 @@ fn is_asked_for(kind: TenantKind) -> bool {
 }
 
 impl Series {
-    fn new(label: Arc<str>, kind: TenantKind, key: String) -> Series {
+    fn new(label: Arc<str>, kind: TenantKind, key: String, since_ns: u64) -> Series {
         Series {
             label,
             kind,
@@ -293,6 +304,7 @@ impl Series {
             time: ByCategory::default(),
             waits: None,
             blame: Blame::default(),
+            since_ns,
             seen_ns: 0,
         }
     }

@@ -161,6 +161,81 @@ fn a_wrong_configuration_is_refused_with_its_file_and_line() {
 }
 
 #[test]
+fn no_url_of_a_collector_is_refused_before_anything_begins() {
+    for (url, words) in [
+        ("localhost:4318", "does not begin with http://; give a URL such as"),
+        ("https://localhost:4318", "give a collector on this machine that passes metrics on"),
+        ("http://", "is no URL"),
+        ("http://user:word@localhost", "give it as a header"),
+    ] {
+        is_refused(&["agent", "--listen", "127.0.0.1:0", "--otlp", url], &[words]);
+        is_refused(&["agent", "--otlp", url, "--print-config"], &[words]);
+    }
+    let output = Command::new(cargo_bin("corun"))
+        .args(["agent", "--listen", "127.0.0.1:0", "--otlp", "http://localhost:4318"])
+        .env("OTEL_RESOURCE_ATTRIBUTES", "zone")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("`zone` in OTEL_RESOURCE_ATTRIBUTES is no attribute"), "{}", said(&output));
+}
+
+/// Reads a request to its end, and answers that all is well.
+fn take_request(stream: &mut std::net::TcpStream) -> String {
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head = String::from_utf8(bytes[..at].to_vec()).unwrap().to_lowercase();
+            let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            if bytes.len() - at - 4 >= length.unwrap() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                return head;
+            }
+        }
+        let read = std::io::Read::read(stream, &mut part).unwrap();
+        assert!(read > 0, "the request ends in the middle");
+        bytes.extend(&part[..read]);
+    }
+}
+
+#[test]
+fn a_collector_gets_metrics_and_while_it_is_away_the_agent_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("agent.toml");
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = collector.local_addr().unwrap();
+    let text = "window = \"200ms\"\n[otlp]\nurl = \"http://localhost:1\"\ninterval = \"1s\"\n";
+    fs::write(&config, text).unwrap();
+    let url = format!("http://{address}");
+    let mut agent = Agent::start(&["--config", config.to_str().unwrap(), "--otlp", &url]);
+    for _ in 0..2 {
+        let head = take_request(&mut collector.accept().unwrap().0);
+        assert!(head.starts_with("post /v1/metrics "), "{head}");
+    }
+    let exports = |a: &Agent, outcome: &str| a.sum("corun_otlp_exports_total", &[outcome]);
+    agent.until("a delivered export", |a| (exports(a, "delivered") > 0.0).then_some(()));
+    assert_eq!(exports(&agent, "failed") + exports(&agent, "rejected"), 0.0);
+    drop(collector);
+    let away = agent.hear("metrics do not arrive at http://");
+    assert!(away.contains(&address.to_string()), "{away}");
+    let (status, reasons) = agent.get("/readyz");
+    assert!(status == 503 && reasons.contains("metrics do not arrive at"), "{status} {reasons}");
+    let windows = |a: &Agent| a.sum("corun_windows_total", &[]);
+    let before = windows(&agent);
+    agent.until("more windows", |a| (windows(a) > before + 3.0).then_some(()));
+    assert!(exports(&agent, "failed") >= 1.0);
+
+    let collector = std::net::TcpListener::bind(address).unwrap();
+    take_request(&mut collector.accept().unwrap().0);
+    agent.hear("again");
+    assert!(!agent.get("/readyz").1.contains("do not arrive"), "{:?}", agent.get("/readyz"));
+    agent.signal(libc::SIGTERM);
+    // The last export, of what was counted since.
+    take_request(&mut collector.accept().unwrap().0);
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
     // SAFETY: takes nothing and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;

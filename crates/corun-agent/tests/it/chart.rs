@@ -80,6 +80,8 @@ fn its_configuration_is_one_that_an_agent_takes() {
     assert_eq!((config.window, config.max_tenants), (usual.window, usual.max_tenants));
     assert_eq!(config.listen.port(), usual.listen.port());
     assert_eq!((ring.size, ring.folder.to_str()), (256 << 20, Some("/var/lib/corun/ring")));
+    let otlp = config.otlp.unwrap();
+    assert_eq!(otlp.interval, corun_agent::config::Otlp::new(otlp.url.clone()).interval);
     let own = fs::read_to_string(chart("../../agent.toml")).unwrap();
     let packaged = Config::parse(&own).unwrap();
     assert_eq!(
@@ -118,10 +120,10 @@ fn helm_finds_nothing_wrong_with_it() {
         return println!("skipped: helm is not there");
     };
     assert!(linted.status.success(), "{}", String::from_utf8_lossy(&linted.stdout));
-    let made = helm(&["template", "corun-agent", "--set", "podMonitor.enabled=true"]).unwrap();
+    let made = helm(&["template", "corun-agent", "--set", "podMonitor.enabled=true,config.otlp.enabled=true"]).unwrap();
     let text = String::from_utf8_lossy(&made.stdout).into_owned();
-    assert!(
-        made.status.success() && text.contains("kind: DaemonSet") && text.contains("kind: PodMonitor"),
-        "{text}"
-    );
+    assert!(made.status.success(), "{text}");
+    for words in ["kind: DaemonSet", "kind: PodMonitor", "OTEL_RESOURCE_ATTRIBUTES", "[otlp]"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

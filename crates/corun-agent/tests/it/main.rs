@@ -3,6 +3,7 @@
 mod chart;
 mod made;
 mod metrics;
+mod otlp;
 mod past;
 mod ring;
 mod slurm;

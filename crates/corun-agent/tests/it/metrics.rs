@@ -1,13 +1,13 @@
 //! What is scraped, from windows that were made up: names, sums, bounds, and what it costs.
 
 use crate::made::{window, window_of, WINDOW_NS};
-use corun_agent::metrics::{Exposition, Format, Kind, Own, METRICS};
+use corun_agent::metrics::{Exports, Exposition, Format, Kind, Own, METRICS};
 use corun_agent::totals::{Totals, CATEGORIES, LINGER_NS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Samples by name and labels, as a scraper reads them.
-fn samples(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
+pub fn samples(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
     let sample = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
@@ -36,18 +36,20 @@ fn samples(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
     samples
 }
 
-fn exposition(totals: &Arc<Mutex<Totals>>) -> Exposition {
+pub fn exposition(totals: &Arc<Mutex<Totals>>) -> Exposition {
     Exposition::new(totals.clone(), || Own {
         source: "ebpf".into(),
         sees_culprits: true,
         is_ready: true,
         ring: Some((3, 1, 4_096)),
+        otlp: Some(Exports { delivered: 5, rejected: 1, failed: 2, rejected_points: 7 }),
         connections: (1, 2),
         cpu_ns: 5_000_000,
+        began_ns: 0,
     })
 }
 
-fn totals(most: usize) -> Arc<Mutex<Totals>> {
+pub fn totals(most: usize) -> Arc<Mutex<Totals>> {
     Arc::new(Mutex::new(Totals::new(most)))
 }
 

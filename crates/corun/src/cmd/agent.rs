@@ -5,7 +5,7 @@ use crate::lines;
 use crate::reading;
 use crate::usage::Usage;
 use corun_agent::agent::{self, Caller};
-use corun_agent::config::{Config, Ring};
+use corun_agent::config::{Config, Otlp, Ring};
 use corun_report::output::print;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ Examples:
   sudo corun agent                               metrics for Prometheus at 127.0.0.1:9965
   sudo corun agent --listen 0.0.0.0:9965         for scrapers on other machines
   sudo corun agent --ring /var/lib/corun/ring    keeps the last hours as well
+  sudo corun agent --otlp http://localhost:4318  for a collector of OpenTelemetry, too
   corun agent --config agent.toml --print-config what is in force
   corun profile --from /var/lib/corun/ring --cgroup web.service --at 03:10 --for 2m
 
@@ -37,6 +38,9 @@ pub struct Args {
     /// Keep the last hours in this folder, in 256 MiB at most unless the configuration says otherwise [default: keep nothing]
     #[arg(long, value_name = "FOLDER")]
     ring: Option<PathBuf>,
+    /// Export the same metrics to this collector of OpenTelemetry, every minute unless the configuration says otherwise
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// Tenants that have series of their own; all others are summed in `other` [default: 1000]
     #[arg(long, value_name = "N")]
     max_tenants: Option<usize>,
@@ -54,10 +58,16 @@ impl Args {
             (Some(folder), None) => Some(Ring::new(folder.clone())),
             (None, ring) => ring,
         };
+        let otlp = match (&self.otlp, config.otlp) {
+            (Some(url), Some(otlp)) => Some(Otlp { url: url.clone(), ..otlp }),
+            (Some(url), None) => Some(Otlp::new(url.clone())),
+            (None, otlp) => otlp,
+        };
         let config = Config {
             listen: self.listen.unwrap_or(config.listen),
             max_tenants: self.max_tenants.unwrap_or(config.max_tenants),
             ring,
+            otlp,
             ..config
         };
         config.check().map_err(|(_, what)| what)

@@ -1,0 +1,187 @@
+//! A request to export: all metrics in the bytes of one message.
+//!
+//! Each point is encoded at once, and what is around it is put around the bytes. So what is kept is the request, and not a tree of
+//! thousands of points as well. That the fields of a message may come in any order, and parts of it one after the other, is a
+//! promise of protobuf's.
+
+use super::message::{
+    attribute, Aggregation, HistogramDataPoint, InstrumentationScope, KeyValue, Metric as Described,
+    NumberDataPoint, Resource, CUMULATIVE, DATA_POINTS, GAUGE, HISTOGRAM, METRICS, RESOURCE,
+    RESOURCE_METRICS, SCOPE, SCOPE_METRICS, SUM,
+};
+use crate::metrics::{seconds, Exposition, Kind, Labels, Metric, Page, Rows, Write};
+use prost::Message;
+use std::fmt::Error;
+
+/// Which time it is by the clock of the world, now and when the host's clock was 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// What to add to a time of the host's. It stays the same for an agent's life: a start that moves would be another series.
+    pub ahead_ns: u64,
+    /// Now.
+    pub now_unix_ns: u64,
+}
+
+impl Clock {
+    /// When something began. A clock that was set back does not make it begin after now.
+    fn start(self, since_ns: u64) -> u64 {
+        self.ahead_ns.saturating_add(since_ns).min(self.now_unix_ns)
+    }
+}
+
+/// All metrics as they are now, of whoever has these attributes.
+pub fn request(exposition: &Exposition, resource: &[KeyValue], clock: Clock) -> Vec<u8> {
+    let mut metrics = Metrics { clock, bytes: Vec::new() };
+    exposition.write_to(&mut metrics).expect("memory takes all that is written");
+    let scope = InstrumentationScope { name: "corun".into(), version: env!("CARGO_PKG_VERSION").into() };
+    let resource = Resource { attributes: resource.to_vec() };
+    let of_scope = [part(SCOPE, &scope.encode_to_vec()), metrics.bytes].concat();
+    let of_resource = [part(RESOURCE, &resource.encode_to_vec()), part(SCOPE_METRICS, &of_scope)].concat();
+    part(RESOURCE_METRICS, &of_resource)
+}
+
+/// A field with a message in it.
+fn part(tag: u32, message: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(message.len() + 12);
+    put(tag, message, &mut bytes);
+    bytes
+}
+
+fn put(tag: u32, message: &[u8], to: &mut Vec<u8>) {
+    const LENGTH_DELIMITED: u32 = 2;
+    debug_assert!(tag < 16, "the key of a greater one has two bytes");
+    to.push((tag << 3 | LENGTH_DELIMITED) as u8);
+    prost::encode_length_delimiter(message.len(), to).expect("memory takes all that is written");
+    to.extend_from_slice(message);
+}
+
+/// The metrics of a scope.
+struct Metrics {
+    clock: Clock,
+    bytes: Vec<u8>,
+}
+
+impl Page for Metrics {
+    fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error> {
+        let mut points = Points { clock: self.clock, bytes: Vec::new() };
+        write(&mut points)?;
+        if points.bytes.is_empty() {
+            return Ok(());
+        }
+        let (tag, is_monotonic) = match metric.kind {
+            Kind::Counter => (SUM, true),
+            Kind::Gauge => (GAUGE, false),
+            Kind::Histogram => (HISTOGRAM, false),
+        };
+        let mut data = points.bytes;
+        if metric.kind != Kind::Gauge {
+            data.extend(Aggregation { temporality: CUMULATIVE, is_monotonic }.encode_to_vec());
+        }
+        let described = Described {
+            name: metric.name.into(),
+            description: metric.help.into(),
+            unit: unit(metric.name).into(),
+        };
+        let mut bytes = described.encode_to_vec();
+        put(tag, &data, &mut bytes);
+        put(METRICS, &bytes, &mut self.bytes);
+        Ok(())
+    }
+}
+
+/// The unit, which is a part of the name. Things have none: what counts them is called after them.
+fn unit(name: &str) -> &'static str {
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    match name.rsplit('_').next() {
+        Some("seconds") => "s",
+        Some("bytes") => "By",
+        Some("ratio") => "1",
+        _ => "",
+    }
+}
+
+/// The points of a metric.
+struct Points {
+    clock: Clock,
+    bytes: Vec<u8>,
+}
+
+impl Points {
+    fn number(&mut self, point: NumberDataPoint, labels: Labels) {
+        let point = NumberDataPoint {
+            time_unix_nano: self.clock.now_unix_ns,
+            attributes: attributes(labels),
+            ..point
+        };
+        put(DATA_POINTS, &point.encode_to_vec(), &mut self.bytes);
+    }
+}
+
+fn attributes(labels: Labels) -> Vec<KeyValue> {
+    labels.iter().map(|(key, value)| attribute(key, value)).collect()
+}
+
+impl Rows for Points {
+    fn seconds(&mut self, labels: Labels, since_ns: u64, ns: u64) -> Result<(), Error> {
+        let start_time_unix_nano = self.clock.start(since_ns);
+        let as_double = Some(seconds(ns));
+        self.number(NumberDataPoint { start_time_unix_nano, as_double, ..Default::default() }, labels);
+        Ok(())
+    }
+
+    fn count(&mut self, labels: Labels, since_ns: u64, n: u64) -> Result<(), Error> {
+        let start_time_unix_nano = self.clock.start(since_ns);
+        let as_int = Some(i64::try_from(n).unwrap_or(i64::MAX));
+        self.number(NumberDataPoint { start_time_unix_nano, as_int, ..Default::default() }, labels);
+        Ok(())
+    }
+
+    fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
+        self.number(NumberDataPoint { as_double: Some(value), ..Default::default() }, labels);
+        Ok(())
+    }
+
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        since_ns: u64,
+        sum_ns: u64,
+        buckets: &[(f64, u64)],
+    ) -> Result<(), Error> {
+        let point = HistogramDataPoint {
+            start_time_unix_nano: self.clock.start(since_ns),
+            time_unix_nano: self.clock.now_unix_ns,
+            count: buckets.iter().map(|(_, n)| n).sum(),
+            sum: Some(seconds(sum_ns)),
+            bucket_counts: buckets.iter().map(|(_, n)| *n).collect(),
+            explicit_bounds: buckets.iter().map(|(edge, _)| *edge).filter(|edge| edge.is_finite()).collect(),
+            attributes: attributes(labels),
+        };
+        put(DATA_POINTS, &point.encode_to_vec(), &mut self.bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_nothing_begin_in_the_future() {
+        let clock = Clock { ahead_ns: 1_000, now_unix_ns: 1_500 };
+        assert_eq!([clock.start(300), clock.start(900)], [1_300, 1_500]);
+    }
+
+    #[test]
+    fn units_are_those_of_the_names() {
+        for (name, of) in [
+            ("corun_tenant_seconds_total", "s"),
+            ("corun_wait_seconds", "s"),
+            ("corun_ring_bytes", "By"),
+            ("corun_node_contended_ratio", "1"),
+            ("corun_windows_total", ""),
+        ] {
+            assert_eq!(unit(name), of, "{name}");
+        }
+    }
+}
