@@ -12,6 +12,7 @@
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
 //! | [`namespaces`] | whether what eBPF tells means the same here |
 //! | [`naming`] | a tenant's kind and name, from its cgroup path, process group or kernel thread |
+//! | [`pods`] | what pods are called in their cluster |
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 //! | [`counters`] | hardware counters of tasks: live, or recorded |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
@@ -57,6 +58,7 @@ pub mod namespaces;
 pub mod naming;
 pub mod noise;
 pub mod parked;
+pub mod pods;
 pub mod probe;
 pub mod procfs;
 pub mod program;

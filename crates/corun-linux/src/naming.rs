@@ -11,8 +11,8 @@
 //!
 //! A transient cgroup that corun made to park somebody in is looked through: its processes belong to where they were.
 //!
-//! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`); looking those up needs the
-//! runtime's socket and is not done here.
+//! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`). Those of pods are found elsewhere
+//! ([`crate::pods`]); those of containers need the runtime's socket, which nobody asks.
 
 use corun_model::TenantKind;
 

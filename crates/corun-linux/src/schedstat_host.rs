@@ -131,7 +131,7 @@ impl SchedstatHost {
         }
         let machine = topology::read_machine(&root)?;
         let cgroups = Cgroups::discover(&root)?;
-        let mut tenants = Tenants::default();
+        let mut tenants = Tenants::new(&root);
         let (subject_id, io) = (subject.tenant(), subject.io_tenant());
         let (subject_id, io) = (subject_id.map(|t| tenants.number(t)), io.map(|t| tenants.number(t)));
         let now_ns = clock::now_ns();

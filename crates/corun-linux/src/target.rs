@@ -1,12 +1,13 @@
 //! What a user names: a command, PIDs, a cgroup, a virtual machine, everything.
 //!
 //! A cgroup is found by its path, by the end of its path (`nginx.service`), or by what a report calls it
-//! (`docker 0123456789ab`, the start of a container's id), in the tree that tells most: v2, then systemd's, then the
+//! (`docker 0123456789ab`, the start of a container's id, `pod shop/web-0`), in the tree that tells most: v2, then systemd's, then the
 //! rest. Virtual machines have a file of their own (`target/vm.rs`).
 
 use crate::cgroup::{self, Cgroups, Membership};
 use crate::namespaces;
 use crate::naming::{self, TenantName};
+use crate::pods;
 use crate::procfs;
 use crate::program;
 use crate::root::{ReadError, Root};
@@ -270,6 +271,8 @@ impl Subject {
             // An unset variable, say: not everybody.
             return Err(none());
         }
+        let pods = pods::keys(root, wanted);
+        let is_meant = |path: &str| is_called(path, wanted) || pods.iter().any(|key| is_called(path, key));
         for tree in cgroups.by_telling() {
             let nodes = cgroups.walk(tree)?;
             let exact = nodes
@@ -277,7 +280,7 @@ impl Subject {
                 .find(|n| n.path == wanted || tree.folder(&n.path).is_some_and(|f| f.as_os_str() == wanted));
             let found = match exact {
                 Some(node) => vec![node],
-                None => topmost(nodes.iter().filter(|n| is_called(&n.path, wanted)).collect()),
+                None => topmost(nodes.iter().filter(|n| is_meant(&n.path)).collect()),
             };
             match found[..] {
                 [] => {}

@@ -6,6 +6,8 @@
 //! first that were spoken of longest ago: a unit that is started again soon has the number that it had.
 
 use crate::naming::TenantName;
+use crate::pods;
+use crate::root::Root;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::BTreeMap;
 
@@ -18,6 +20,8 @@ pub struct Tenants {
     by_id: BTreeMap<TenantId, NumberedTenant>,
     by_key: BTreeMap<String, TenantId>,
     next: u32,
+    /// Where it is looked up what pods are called.
+    root: Option<Root>,
     /// Goes on whenever the table is [told](Tenants::forget) who is spoken of.
     round: u64,
 }
@@ -30,12 +34,17 @@ struct NumberedTenant {
 }
 
 impl Tenants {
+    /// Of a machine, which knows what its pods are called.
+    pub fn new(root: &Root) -> Tenants {
+        Tenants { root: Some(root.clone()), ..Tenants::default() }
+    }
+
     /// The number of a tenant, a new one if its key is new. A known tenant takes the newer name: a process group is
     /// called as the shell that made it until its leader executes the command.
     pub fn number(&mut self, name: TenantName) -> TenantId {
         if let Some(&id) = self.by_key.get(&name.key) {
             if let Some(known) = self.by_id.get_mut(&id) {
-                if !has_id(&known.tenant) {
+                if !has_id(&known.tenant) && known.tenant.kind != TenantKind::Pod {
                     known.tenant.name = name.name;
                 }
                 known.round = self.round;
@@ -45,7 +54,10 @@ impl Tenants {
         let id = TenantId(self.next);
         self.next += 1;
         self.by_key.insert(name.key.clone(), id);
-        let mut tenant = Tenant { id, kind: name.kind, key: name.key, name: name.name };
+        // A pod is looked up once: a look reads the names of all of them.
+        let root = self.root.as_ref().filter(|_| name.kind == TenantKind::Pod);
+        let called = root.and_then(|root| pods::name(root, &name.key)).map(|called| format!("pod {called}"));
+        let mut tenant = Tenant { id, kind: name.kind, key: name.key, name: called.unwrap_or(name.name) };
         self.tell_apart(&mut tenant);
         self.by_id.insert(id, NumberedTenant { tenant, round: self.round });
         id
@@ -137,6 +149,27 @@ mod tests {
         assert_eq!(t.get(all[0]).unwrap().name, names[0], "the longer name stays");
     }
     use crate::naming;
+
+    #[test]
+    fn a_pod_is_called_as_in_its_cluster_where_that_is_known_and_keeps_that_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let uid = |n: u32| format!("3f2a9c1e-1b2c-4d5e-8f90-00000000000{n}");
+        for n in [1, 2] {
+            // A stateful pod that was made anew: its logs are there twice.
+            std::fs::create_dir_all(folder.path().join(format!("var/log/pods/shop_web-0_{}", uid(n))))
+                .unwrap();
+        }
+        let mut t = Tenants::new(&Root::new(folder.path()));
+        let pod = |n| naming::of_cgroup(&format!("/kubepods/burstable/pod{}", uid(n))).unwrap();
+        for _ in 0..2 {
+            let names = [1, 2, 3].map(|n| t.number(pod(n))).map(|id| t.get(id).unwrap().name.clone());
+            assert_eq!(names, ["pod shop/web-0", "pod shop/web-0", "pod 3f2a9c1e"]);
+        }
+        let id = t.with_key(&format!("pod:{}", uid(3))).unwrap();
+        std::fs::remove_dir_all(folder.path().join("var")).unwrap();
+        assert_eq!(t.number(pod(4)), TenantId(3));
+        assert_ne!(t.get(id).unwrap().name, t.get(TenantId(3)).unwrap().name, "ids tell them apart");
+    }
 
     #[test]
     fn a_key_keeps_its_number_and_takes_its_newest_name() {

@@ -106,7 +106,7 @@ fn its_pods_have_two_capabilities_and_cannot_write_but_to_the_ring() {
         assert!(text.contains(line), "it lacks `{line}`");
     }
     let mounts = text.matches("mountPath:").count();
-    assert_eq!((mounts, text.matches("readOnly: true").count()), (3, 2));
+    assert_eq!((mounts, text.matches("readOnly: true").count()), (4, 3));
     let workspace = fs::read_to_string(chart("../../../Cargo.toml")).unwrap();
     let version = workspace.lines().find_map(|line| line.strip_prefix("version = ")).unwrap();
     let of_chart = read("Chart.yaml");

@@ -73,7 +73,7 @@ impl Tenancy {
         let mut made = Tenancy {
             root: root.clone(),
             owners: CgroupOwners::new(root),
-            tenants: Tenants::default(),
+            tenants: Tenants::new(root),
             of_group: Vec::new(),
             free: BTreeSet::new(),
             assigned: BTreeMap::new(),
@@ -427,6 +427,29 @@ mod tests {
             let v1 = [("cpu", *cpu), ("memory", *memory)];
             let told = key_and_name(&mut tenancy, &m.group(v2, &v1, 70, "job")).0;
             assert_eq!(told, *key, "{v2} {cpu} {memory}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_called_as_in_its_cluster_whatever_runtime_and_driver_made_its_cgroups() {
+        let m = Machine::new();
+        let id = "c".repeat(64);
+        let uid = |n: u32| format!("3f2a9c1e-1b2c-4d5e-8f90-00000000000{n}");
+        let slice = |n: u32| format!("kubepods-burstable-pod{}.slice", uid(n).replace('-', "_"));
+        let above = "/kubepods.slice/kubepods-burstable.slice";
+        // containerd and CRI-O, with the driver of cgroupfs and of systemd, in v2 and in v1.
+        let cases = [
+            (format!("/kubepods/burstable/pod{}/{id}", uid(1)), "/".to_owned()),
+            ("/".to_owned(), format!("/kubepods/burstable/pod{}/{id}", uid(2))),
+            (format!("{above}/{}/cri-containerd-{id}.scope", slice(3)), "/".to_owned()),
+            ("/".to_owned(), format!("{above}/{}/crio-{id}.scope", slice(4))),
+            ("/system.slice/containerd.service".to_owned(), format!("{above}/{}/crio-{id}.scope", slice(5))),
+        ];
+        let mut tenancy = Tenancy::new(&m.root);
+        for (n, (v2, cpu)) in (1..).zip(&cases) {
+            put(&m.root, &format!("/var/log/pods/shop_web-{n}_{}/web/0.log", uid(n)), "");
+            let told = key_and_name(&mut tenancy, &m.group(v2, &[("cpu", cpu)], 70, "web"));
+            assert_eq!(told, (format!("pod:{}", uid(n)), format!("pod shop/web-{n}")), "{v2} {cpu}");
         }
     }
 

@@ -98,6 +98,21 @@ fn a_cgroup_is_found_by_path_by_folder_by_its_end_and_by_its_name() {
 }
 
 #[test]
+fn a_pod_is_found_by_what_it_is_called_in_its_cluster_and_not_by_the_logs_of_one_that_was_replaced() {
+    let m = Made::new();
+    let (uid, gone) = ("3f2a9c1e-1b2c-4d5e-8f90-a1b2c3d4e5f6", "0f2a9c1e-1b2c-4d5e-8f90-a1b2c3d4e5f6");
+    let pod = format!("/kubepods/burstable/pod{uid}");
+    m.cgroup(&format!("{pod}/{}", "c".repeat(64)));
+    for uid in [uid, gone] {
+        m.put(&format!("/var/log/pods/shop_web-0_{uid}/web/0.log"), "");
+    }
+    for name in ["pod shop/web-0", "shop/web-0", "pod 3f2a9c1e", &format!("pod:{uid}")] {
+        assert_eq!(path_of(Subject::cgroup(&m.root(), name)), pod, "{name}");
+    }
+    assert!(Subject::cgroup(&m.root(), "pod shop/web-1").is_err());
+}
+
+#[test]
 fn a_cgroup_of_the_v2_tree_has_its_id_and_one_of_a_v1_tree_has_none() {
     let m = Made::new();
     m.cgroup("/a");
