@@ -90,14 +90,18 @@ pub struct Caller<'a> {
     pub doctor: String,
 }
 
-/// How long a scraper that wants the present waits for it.
+/// How long a scraper that wants the present waits for it, from when it is its turn.
 const MOST_WAIT: Duration = Duration::from_secs(2);
+/// How much later the next window may be closed for such scrapers: it costs what a window costs.
+pub const LEAST_BETWEEN: Duration = Duration::from_millis(250);
 
 /// What the threads share.
 struct Shared {
     totals: Arc<Mutex<Totals>>,
     counted: Condvar,
     close: Close,
+    /// When a window was last closed for a scraper.
+    asked: Mutex<Option<Instant>>,
     health: Mutex<Health>,
     ring: Mutex<Option<(u64, u64, u64)>>,
     connections: Arc<Counts>,
@@ -143,6 +147,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         totals: Arc::new(Mutex::new(Totals::new(config.max_tenants))),
         counted: Condvar::new(),
         close: watch.close(),
+        asked: Mutex::new(None),
         health: Mutex::new(Health::new(options.window)),
         ring: Mutex::new(recorder.as_ref().map(Recorder::counts)),
         connections: Arc::new(Counts::default()),
@@ -277,9 +282,19 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
     }
 }
 
-/// Has the window closed that is open, and waits until it is counted.
+/// Has the window closed that is open, and waits until it is counted. Whoever comes while another one waits for that is served by
+/// the next close, together with all who came meanwhile.
 fn count_until_now(shared: &Shared) {
+    let came = Instant::now();
+    let mut asked = lock(&shared.asked);
+    if asked.is_some_and(|at| at >= came) {
+        return;
+    }
+    if let Some(at) = *asked {
+        std::thread::sleep((at + LEAST_BETWEEN).saturating_duration_since(Instant::now()));
+    }
     let totals = lock(&shared.totals);
+    *asked = Some(Instant::now());
     let before = totals.node.windows;
     shared.close.ask();
     let is_open = |totals: &mut Totals| totals.node.windows == before;

@@ -4,7 +4,7 @@ mod serving;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
-use serving::{is_refused, run, said, Agent};
+use serving::{get, is_refused, run, said, Agent};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -281,13 +281,30 @@ fn who_asks_for_the_present_does_not_get_the_window_before() {
     let config = folder.path().join("agent.toml");
     fs::write(&config, "window = \"60s\"\n").unwrap();
     let agent = Agent::start(&["--config", config.to_str().unwrap()]);
-    let windows = |path| {
-        let text = agent.get(path).1;
+    let address = agent.address.clone();
+    let windows = |path: &str| {
+        let text = get(&address, path).1;
         let line = text.lines().find_map(|l| l.strip_prefix("corun_windows_total ")).unwrap();
         line.parse::<f64>().unwrap()
     };
     let before = windows("/metrics");
     assert!(windows("/metrics?now") > before, "the window of a minute is still open");
+
+    // Those who ask without a pause get the present as well, and share what it takes.
+    let (began, before) = (std::time::Instant::now(), windows("/metrics"));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let known = windows("/metrics");
+                    assert!(windows("/metrics?now") > known, "that is not the present");
+                }
+            });
+        }
+    });
+    let closed = windows("/metrics") - before;
+    let at_most = began.elapsed().div_duration_f64(corun_agent::agent::LEAST_BETWEEN) + 1.0;
+    assert!(closed >= 5.0 && closed <= at_most, "{closed} windows were closed, of {at_most:.1}");
 }
 
 #[test]
