@@ -86,8 +86,8 @@ pub struct Caller<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, String>,
     /// Tells people something.
     pub say: &'a dyn Fn(&str),
-    /// What can be seen and done here, as JSON.
-    pub doctor: String,
+    /// Finds out what can be seen and done here, as JSON.
+    pub doctor: &'a dyn Fn() -> String,
 }
 
 /// How long a scraper that wants the present waits for it, from when it is its turn.
@@ -119,18 +119,19 @@ struct Shared {
 /// # Errors
 /// [`AgentError`]; nothing stays in the kernel.
 pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
+    let begin = |error| AgentError::Begin(explained(error));
+    let is_loading = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        // Not the kernel's default, which does nothing to a container's first process. So it comes first of all that takes time.
+        register_conditional_shutdown(signal, 0, is_loading.clone()).map_err(begin)?;
+    }
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(begin)?;
     let began_ns = now_ns();
     let target = target(&config)?;
     let listen = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let begin = |error| AgentError::Begin(explained(error));
-    let is_loading = Arc::new(AtomicBool::new(true));
-    for signal in [SIGTERM, SIGINT] {
-        // Not the kernel's default, which does nothing to a container's first process.
-        register_conditional_shutdown(signal, 0, is_loading.clone()).map_err(begin)?;
-    }
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(begin)?;
+    let doctor = (caller.doctor)();
     let stop = Stop::new();
     let options = WatchOptions {
         source: wanted(config.source),
@@ -154,7 +155,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         exports: target.is_some().then(Arc::default),
         news: Mutex::new(None),
         source: watch.source(),
-        doctor: caller.doctor.clone(),
+        doctor,
         began_ns,
     });
     let blind = watch.unavailable().iter().find(|u| matches!(u.what, What::Ebpf { .. }));
@@ -368,8 +369,8 @@ fn reload(
             let differs = fixed(&new) != fixed(&*config);
             watch.set_window(Duration::from_nanos(new.window));
             lock(&shared.totals).set_most(new.max_tenants);
-            let mut failed =
-                differs.then(|| "listen, source, max-tasks and otlp change when the agent starts again".to_owned());
+            let mut failed = differs
+                .then(|| "listen, source, max-tasks and otlp change when the agent starts again".to_owned());
             if new.ring != config.ring {
                 // The lock of the old one goes first: it may be the same folder.
                 keep(shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));

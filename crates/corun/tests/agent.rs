@@ -177,7 +177,11 @@ fn no_url_of_a_collector_is_refused_before_anything_begins() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("`zone` in OTEL_RESOURCE_ATTRIBUTES is no attribute"), "{}", said(&output));
+    assert!(
+        said(&output).contains("`zone` in OTEL_RESOURCE_ATTRIBUTES is no attribute"),
+        "{}",
+        said(&output)
+    );
 }
 
 /// Reads a request to its end, and answers that all is well.

@@ -237,6 +237,65 @@ fn scrapers_that_never_read_are_given_up_and_the_agent_goes_on_meanwhile() {
     drop(silent);
 }
 
+/// The only child of a process, once there is one.
+fn child_of(pid: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.trim().parse().ok()
+}
+
+/// Whether a process catches a signal.
+fn catches(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("SigCgt:\t")?, 16).ok());
+    caught.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[test]
+fn the_first_process_of_a_container_ends_when_it_is_told_to_before_it_serves() {
+    let in_own_pids = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]);
+        command
+    };
+    let output = in_own_pids().arg("true").output();
+    if !output.is_ok_and(|output| output.status.success()) {
+        return println!("skipped: there can be no PID namespace here");
+    }
+    // On a machine that stalls it may serve before it is stopped.
+    for attempt in 0..10 {
+        let mut outer = in_own_pids()
+            .arg(cargo_bin("corun"))
+            .args(["agent", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = 0;
+        let begun = || {
+            first = child_of(outer.id()).unwrap_or(0);
+            first != 0 && catches(first, libc::SIGTERM)
+        };
+        assert!(eventually(begun), "it never cares for SIGTERM");
+        // SAFETY: sends a signal to a process that the outer one waits for, which nobody has waited for yet.
+        assert_eq!(unsafe { libc::kill(first, libc::SIGTERM) }, 0);
+        let mut ended = None;
+        let ends = eventually(|| {
+            ended = outer.try_wait().unwrap();
+            ended.is_some()
+        });
+        if !ends {
+            // SAFETY: as above.
+            unsafe { libc::kill(first, libc::SIGKILL) };
+        }
+        let said = std::io::read_to_string(outer.stderr.take().unwrap()).unwrap();
+        assert_eq!(ended.and_then(|status| status.code()), Some(0), "{said}");
+        if !said.contains("metrics at") {
+            return;
+        }
+        println!("tried again: it served already at attempt {attempt}");
+    }
+    panic!("it always served before it was told to end");
+}
+
 /// Resident memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -120,7 +120,9 @@ fn helm_finds_nothing_wrong_with_it() {
         return println!("skipped: helm is not there");
     };
     assert!(linted.status.success(), "{}", String::from_utf8_lossy(&linted.stdout));
-    let made = helm(&["template", "corun-agent", "--set", "podMonitor.enabled=true,config.otlp.enabled=true"]).unwrap();
+    let made =
+        helm(&["template", "corun-agent", "--set", "podMonitor.enabled=true,config.otlp.enabled=true"])
+            .unwrap();
     let text = String::from_utf8_lossy(&made.stdout).into_owned();
     assert!(made.status.success(), "{text}");
     for words in ["kind: DaemonSet", "kind: PodMonitor", "OTEL_RESOURCE_ATTRIBUTES", "[otlp]"] {
