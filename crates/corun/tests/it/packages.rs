@@ -33,18 +33,70 @@ fn lacks(tools: &[&str]) -> bool {
     missing.is_some()
 }
 
-/// A package of the corun that is tested, quickly compressed.
-fn package(kind: &str, folder: &Path) -> PathBuf {
+/// Packages of a program and of what was built next to it, quickly compressed.
+fn packages(kind: &str, program: &Path, folder: &Path) -> Vec<PathBuf> {
     let made = done(
         Command::new(tree().join("scripts/package"))
             .arg(kind)
-            .arg(cargo_bin("corun"))
+            .arg(program)
             .arg(folder)
             .env("DPKG_DEB_COMPRESSOR_TYPE", "gzip")
             .env("DPKG_DEB_COMPRESSOR_LEVEL", "1")
             .env("DEBEMAIL", "corun@debian.org"),
     );
-    PathBuf::from(made.trim())
+    made.lines().map(PathBuf::from).collect()
+}
+
+/// The package of the corun that is tested.
+fn package(kind: &str, folder: &Path) -> PathBuf {
+    packages(kind, &cargo_bin("corun"), folder).swap_remove(0)
+}
+
+/// The same, with those of the library for C, which cargo builds along with the tests of the whole workspace.
+fn with_library(kind: &str, folder: &Path) -> Option<[PathBuf; 3]> {
+    let (program, deps) = (folder.join("built/corun"), std::env::current_exe().unwrap());
+    let deps = deps.parent().unwrap();
+    let libraries = ["libcorun.so", "libcorun.a", "libcorun_preload.so"];
+    if let Some(missing) = libraries.iter().find(|name| !deps.join(name).exists()) {
+        println!("skipped: {missing} is not built");
+        return None;
+    }
+    fs::create_dir(folder.join("built")).unwrap();
+    fs::copy(cargo_bin("corun"), &program).unwrap();
+    for name in libraries {
+        fs::copy(deps.join(name), program.with_file_name(name)).unwrap();
+    }
+    let made = packages(kind, &program, folder);
+    Some(made.try_into().unwrap_or_else(|made| panic!("{made:?}")))
+}
+
+/// Whether a C program that goes by pkg-config alone is built with what is below a root, and runs with it.
+fn is_built_with(root: &Path, libraries: &Path) {
+    let configured = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "corun"])
+        .env("PKG_CONFIG_LIBDIR", libraries.join("pkgconfig"))
+        // Below a root, /usr is no folder of the system's.
+        .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+        .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1")
+        .env("PKG_CONFIG_SYSROOT_DIR", root)
+        .output();
+    let Ok(Output { status, stdout, stderr }) = configured else {
+        return println!("skipped: pkg-config is not there");
+    };
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let flags = String::from_utf8(stdout).unwrap();
+    let (source, program) = (root.join("tmp.c"), root.join("tmp"));
+    fs::write(
+        &source,
+        "#include <corun.h>\n#include <stdio.h>\nint main(void) { printf(\"%u\\n\", corun_abi() - CORUN_ABI); return 0; }\n",
+    )
+    .unwrap();
+    let mut compiler = Command::new("cc");
+    done(compiler.arg(&source).arg("-o").arg(&program).args(flags.split_whitespace()));
+    let said = done(Command::new(&program).env("LD_LIBRARY_PATH", libraries));
+    assert_eq!(said, "0\n", "header and library are of one version");
+    fs::remove_file(source).unwrap();
+    fs::remove_file(program).unwrap();
 }
 
 /// The same package, as a later version that has another line in its configuration.
@@ -148,6 +200,65 @@ fn debians_own_checker_finds_nothing_in_the_package() {
     let said =
         done(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).arg(package));
     assert_eq!(said.trim(), "");
+}
+
+#[test]
+fn the_library_has_packages_of_its_own_for_debian_which_build_and_run_a_program() {
+    if lacks(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "strip", "cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some([_, loaded, built]) = with_library("deb", folder.path()) else { return };
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
+    fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let dpkg = |args: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", root.display()));
+        command.args(["--force-script-chrootless", "--force-depends"]);
+        done(command.args(args))
+    };
+    dpkg(&["-i", loaded.to_str().unwrap(), built.to_str().unwrap()]);
+    let triplet = done(Command::new("dpkg-architecture").arg("-qDEB_HOST_MULTIARCH"));
+    is_built_with(&root, &root.join("usr/lib").join(triplet.trim()));
+    dpkg(&["-P", "libcorun-dev", "libcorun1"]);
+    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    if lacks(&["lintian"]) {
+        return;
+    }
+    let said = done(
+        Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).args([loaded, built]),
+    );
+    assert_eq!(said.trim(), "");
+}
+
+#[test]
+fn the_library_has_packages_of_its_own_for_rpm_which_build_and_run_a_program() {
+    if lacks(&["rpm", "rpmbuild", "strip", "cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(packages) = with_library("rpm", folder.path()) else { return };
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let rpm = |args: &[&str]| {
+        let mut command = Command::new("rpm");
+        command.arg("--root").arg(&root).args(["--define", "_dbpath /var/lib/rpm"]);
+        done(command.args(args))
+    };
+    rpm(&["--initdb"]);
+    for package in &packages {
+        rpm(&["-i", "--nodeps", "--noscripts", package.to_str().unwrap()]);
+    }
+    is_whole(&root);
+    let libraries = ["usr/lib64", "usr/lib"].map(|folder| root.join(folder));
+    let libraries = libraries.iter().find(|folder| folder.join("libcorun.so").exists()).unwrap();
+    is_built_with(&root, libraries);
+    rpm(&["-e", "--noscripts", "libcorun-devel", "libcorun", "corun"]);
+    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
+    assert_eq!(left, Vec::<String>::new());
 }
 
 #[test]
