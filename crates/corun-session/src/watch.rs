@@ -8,8 +8,7 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{Host, HostError, Machine, Observation, Unavailable};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What goes on for months is to be small: room for so many tasks where there are few, 0.9 KB each.
@@ -38,12 +37,22 @@ impl Default for WatchOptions {
 
 /// Has a window of a [`Watch`] closed before its time. Clones ask the same one, from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct Close(Arc<AtomicBool>);
+pub struct Close(Arc<(Mutex<bool>, Condvar)>);
 
 impl Close {
-    /// Asks for it. It is done at the next look, within 25 ms.
+    /// Asks for it. It is done at once, but for the last 25 ms of a window, which closes then anyway.
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        let (is_asked, came) = &*self.0;
+        *is_asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        came.notify_all();
+    }
+
+    /// Waits until somebody asks, but not for longer than this; whether somebody did.
+    fn is_asked_within(&self, time: Duration) -> bool {
+        let (is_asked, came) = &*self.0;
+        let asked = is_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = came.wait_timeout_while(asked, time, |asked| !*asked);
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
@@ -120,9 +129,12 @@ impl Watch {
         let end_ns = self.watcher.now_ns() + self.window.as_nanos() as u64;
         loop {
             let left = Duration::from_nanos(end_ns.saturating_sub(self.watcher.now_ns()));
-            self.ended = self.end.wait(&mut self.watcher, left.min(LOOK))?;
-            let is_closed = self.close.0.swap(false, Ordering::Relaxed);
-            if is_closed || left <= LOOK || self.ended.is_some() {
+            let is_last = left <= LOOK;
+            // At its end the watcher waits by itself: so it knows when the window closes.
+            let is_closed = !is_last && self.close.is_asked_within(LOOK);
+            self.ended = self.end.wait(&mut self.watcher, if is_last { left } else { Duration::ZERO })?;
+            let is_closed = is_closed || is_last && self.close.is_asked_within(Duration::ZERO);
+            if is_closed || is_last || self.ended.is_some() {
                 return self.watcher.observe();
             }
         }
