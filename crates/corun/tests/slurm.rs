@@ -1,6 +1,6 @@
 //! The sentence that a Slurm job gets into its comment, on a real Slurm: a controller and two nodes on this machine, and an agent.
 //!
-//! `CORUN_JOBS` says how many jobs there are (8), four at a time, of five to eight seconds. Needs root, and of Debian slurmctld, slurmd, slurm-client, munge and curl.
+//! `CORUN_JOBS` says how many jobs there are (8), four at a time, of five to eight seconds. Needs root, and of Debian slurmctld, slurmd, slurm-client and munge.
 
 mod serving;
 
@@ -176,11 +176,9 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: slurmd needs root");
     }
-    for tool in ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "scontrol", "curl"] {
+    for tool in ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "scontrol"] {
         if Command::new(tool).arg("--version").output().is_err() {
-            return println!(
-                "skipped: {tool} is not there (Debian: munge, slurmctld, slurmd, slurm-client, curl)"
-            );
+            return println!("skipped: {tool} is not there (Debian: munge, slurmctld, slurmd, slurm-client)");
         }
     }
     let folder = tempfile::tempdir().unwrap();
@@ -250,4 +248,29 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
     let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
     let over = took.iter().filter(|ms| **ms > 50.0).count();
     println!("the epilog took {median:.0} ms (median), {most:.0} ms at most; {over} took more than 50 ms");
+
+    // Two nodes end at the same moment, and nothing is locked: that both have their sentence in the comment is counted. Each has one at most.
+    let both = format!("srun --overlap -N2 -n2 {} 1", script.display());
+    let wide: Vec<u64> = (jobs + 1..=jobs + 4).collect();
+    for _ in &wide {
+        let output =
+            cluster.slurm("sbatch").args(["-N2", "-n2", "-o", "/dev/null", "--wrap", &both]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let until = Instant::now() + Duration::from_secs(120);
+    while !cluster.told("squeue", &["--noheader"]).trim().is_empty() {
+        assert!(Instant::now() < until, "{}", cluster.told("squeue", &[]));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let mut of_both = 0;
+    for job in &wide {
+        let shown = cluster.told("scontrol", &["show", "job", &job.to_string()]);
+        let comment = shown.lines().find_map(|l| l.trim().strip_prefix("Comment=")).unwrap_or_default();
+        let counts = NODES.map(|node| comment.matches(&format!("{node}: corun: ")).count());
+        assert!(counts.iter().all(|n| *n <= 1) && counts.contains(&1), "{shown}");
+        of_both += usize::from(counts == [1, 1]);
+    }
+    println!("{of_both} of {} jobs on two nodes have the sentences of both", wide.len());
+    assert!(of_both > 0, "no job has more than one node's sentence");
 }

@@ -1,15 +1,23 @@
 //! The sentence on a Slurm job, from metrics that were made up.
 
+use corun_agent::http::{self, Counts, Response};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 fn sentence(metrics: &str, job: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("metrics");
     std::fs::write(&file, metrics).unwrap();
+    sentence_from(file.to_str().unwrap(), job)
+}
+
+fn sentence_from(source: &str, job: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm/corun-sentence");
-    let output = Command::new(script).arg(job).env("CORUN_METRICS", &file).output().unwrap();
+    let output = Command::new(script).arg(job).env("CORUN_METRICS", source).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
@@ -46,4 +54,24 @@ fn of_a_job_that_nobody_saw_it_says_so_and_without_culprits_it_names_nobody() {
         sentence(&blind, "47"),
         "corun: lost 7.0 % of its CPU time to others, and 2.0 % throttled (100.0 s wanted)"
     );
+}
+
+#[test]
+fn it_asks_the_agent_by_itself_and_without_one_it_says_that_nothing_was_seen() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = |request: &http::Request| match (&*request.path, &*request.query) {
+        ("/metrics", "now") => Response::text(http::OK, METRICS),
+        _ => Response::text(http::NOT_FOUND, "no"),
+    };
+    http::serve(listener, Arc::new(Counts::default()), answer).unwrap();
+    let whole = sentence(METRICS, "47");
+    assert_eq!(sentence_from(&format!("http://{address}/metrics?now"), "47"), whole);
+    let nothing = "corun: nothing was seen of this job";
+    for elsewhere in
+        [format!("http://{address}"), format!("http://{address}/"), "http://localhost:1/metrics".into()]
+    {
+        let said = sentence_from(&elsewhere, "47");
+        assert!(said.starts_with(nothing), "{elsewhere}: {said}");
+    }
 }
