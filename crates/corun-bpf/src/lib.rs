@@ -3,6 +3,7 @@
 //! [`Probe`] loads `bpf/probe.bpf.c` and hands out its records as they are; what they mean for a ledger is
 //! decided in `corun-linux`. [`Scheduler`] loads `bpf/sched.bpf.c`; which knobs it turns is decided there, too. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
 
+mod config;
 pub mod layout;
 mod mapping;
 mod probe;
@@ -11,7 +12,8 @@ mod scheduler;
 mod scheduler_exit;
 mod storage;
 
-pub use probe::{Config, Losses, Probe, ProbeError, ProgramCost};
+pub use config::Config;
+pub use probe::{Losses, Probe, ProbeError, ProgramCost};
 
 pub use libbpf_rs::ErrorKind;
 pub use programs::{loaded_programs, programs_of};

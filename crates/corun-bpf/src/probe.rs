@@ -1,17 +1,18 @@
 //! Loading the probe and reading what it has seen.
 
-use crate::layout::{group, NO_TID, OCCUPANTS, STICKY, SYSCALLS};
+use crate::config::Config;
+use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
 use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
 use crate::layout::{Location, RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use crate::storage::ObjectStorage;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::mem::{offset_of, size_of};
+use std::mem::{offset_of, size_of, MaybeUninit};
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -23,37 +24,6 @@ const _: () = assert!(size_of::<CpuRec>() == size_of::<types::cpu_rec>());
 const _: () = assert!(size_of::<GroupRec>() == size_of::<types::group_rec>());
 const _: () = assert!(size_of::<Acc>() == size_of::<types::acc>());
 const _: () = assert!(size_of::<PairSteal>() == size_of::<types::pair_steal>());
-
-/// How large the probe's tables are and what it looks at.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Largest thread id the kernel hands out.
-    pub tid_max: u32,
-    /// Tasks that can be followed at a time.
-    pub max_tasks: u32,
-    /// Process groups in cgroups that can be told apart at a time.
-    pub max_groups: u32,
-    /// Pairs of groups that are told apart at a time beyond what fits into the tasks' records: who took from whom.
-    pub max_pairs: u32,
-    /// Bytes of the ring of switches and wake-ups, a power of two of at least a page; 0: no trace.
-    pub trace_bytes: u32,
-    /// Whether the trace tells of single waits as well.
-    pub waits: bool,
-    /// Bytes of the ring of the run log, likewise; 0: none is kept.
-    pub record_bytes: u32,
-    /// Bytes of the ring of ended tasks, likewise.
-    pub ended_bytes: u32,
-    /// A process whose threads are a group of their own, [`WATCHER`](group::WATCHER), but not what it starts: the one that
-    /// watches, where it wants to be told from its co-runners.
-    pub watcher: Option<u32>,
-    /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other"; from [`SYSCALLS`] on those of 32-bit
-    /// programs.
-    pub block_state_of_syscall: [u8; 2 * SYSCALLS],
-    /// The places of `sched_setaffinity` in that table, for both sorts of programs.
-    pub places_of_setaffinity: [u32; 2],
-    /// Where each CPU sits, by CPU number.
-    pub places: Vec<Place>,
-}
 
 /// Why the probe could not be started.
 #[derive(Debug, Error)]
@@ -152,10 +122,27 @@ impl Probe {
     /// # Errors
     /// [`ProbeError`] naming the step that failed; nothing stays behind.
     pub fn start(config: &Config, clock: impl Fn() -> u64) -> Result<Probe, ProbeError> {
-        libbpf_rs::set_print(None);
         let (storage, object) = ObjectStorage::new();
+        let skel = Probe::load(config, object)?;
+        Probe::attach(config, storage, skel, clock)
+    }
+
+    /// Whether the kernel takes the probe: loads it and lets go of it again, so that nothing is watched.
+    ///
+    /// # Errors
+    /// [`ProbeError`] naming the step that failed; nothing stays behind.
+    pub fn try_loading(config: &Config) -> Result<(), ProbeError> {
+        let (_storage, object) = ObjectStorage::new();
+        Probe::load(config, object).map(drop)
+    }
+
+    fn load(
+        config: &Config,
+        object: &'static mut MaybeUninit<OpenObject>,
+    ) -> Result<ProbeSkel<'static>, ProbeError> {
+        libbpf_rs::set_print(None);
         let mut open = ProbeSkelBuilder::default().open(object).map_err(step("opening the probe"))?;
-        let cpu_count = config.places.len().max(1);
+        let cpu_count = config.cpu_count();
         let maps = &mut open.maps;
         let size = |map: &mut libbpf_rs::OpenMapMut<'_>, n: u32| {
             map.set_max_entries(n).map_err(step("sizing a map"))
@@ -199,7 +186,16 @@ impl Probe {
         }
         open.progs.on_timer.set_autoload(config.record_bytes > 0);
 
-        let mut skel = open.load().map_err(step("loading the probe into the kernel"))?;
+        open.load().map_err(step("loading the probe into the kernel"))
+    }
+
+    fn attach(
+        config: &Config,
+        storage: ObjectStorage,
+        mut skel: ProbeSkel<'static>,
+        clock: impl Fn() -> u64,
+    ) -> Result<Probe, ProbeError> {
+        let cpu_count = config.cpu_count();
         for (cpu, place) in config.places.iter().enumerate() {
             // SAFETY: `Place` is four `u32`s without padding.
             let bytes: [u8; size_of::<Place>()] = unsafe { std::mem::transmute(*place) };

@@ -28,6 +28,11 @@ impl Findings {
         Findings { part, list: Vec::new() }
     }
 
+    /// Whether this part has said yes to that.
+    fn has(&self, what: &str) -> bool {
+        self.list.iter().any(|f| f.what == what && f.answer == Answer::Yes)
+    }
+
     fn add(&mut self, what: &'static str, answer: Answer, found: impl Into<String>, remedy: Option<String>) {
         self.list.push(Finding { part: self.part, what, answer, found: found.into(), remedy });
     }

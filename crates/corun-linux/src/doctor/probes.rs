@@ -2,6 +2,7 @@
 
 use crate::counters::live::accepted;
 use crate::counters::perf_event::{CountOptions, Event};
+use crate::probe;
 use crate::root::Root;
 use crate::sched;
 use std::io;
@@ -11,6 +12,8 @@ use std::io;
 pub struct Probes {
     /// Making a BPF map of one entry (it goes away at once).
     pub bpf: Result<(), i32>,
+    /// Loading the probe (it goes away at once); why not, in words.
+    pub probe: fn(&Root) -> Result<(), String>,
     /// Opening these events together on this thread (they are closed at once).
     pub counting: fn(&[Event], CountOptions) -> Result<(), i32>,
     /// Opening the software clock on this process, user mode only.
@@ -28,6 +31,7 @@ impl Probes {
     pub fn ask() -> Probes {
         Probes {
             bpf: bpf_map(),
+            probe: |root| probe::try_loading(root).map_err(|e| e.to_string()),
             counting: accepted,
             software_clock: accepted(&[CPU_CLOCK], CountOptions { kernel: false, inherit: false }),
             slice_ns: slice_ns(),

@@ -19,7 +19,7 @@ pub(super) const SCHEDSTAT: &str = "schedstat";
 pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Finding> {
     let mut f = Findings::of(Part::See);
     ebpf(&mut f, root, probes, who);
-    tracing(&mut f, root, who);
+    tracing(&mut f, root, probes, who);
     hardware_counters(&mut f, root, probes);
     software_clock(&mut f, probes);
     schedstat(&mut f, root);
@@ -64,7 +64,7 @@ fn ebpf(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     }
 }
 
-fn tracing(f: &mut Findings, root: &Root, who: &Privileges) {
+fn tracing(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     // `none [integrity] confidentiality`: the one in brackets holds. No file: no lockdown.
     let lockdown = line(root, "/sys/kernel/security/lockdown");
     let holds = |level: &str| lockdown.as_deref().is_some_and(|l| l.contains(&format!("[{level}]")));
@@ -79,8 +79,18 @@ fn tracing(f: &mut Findings, root: &Root, who: &Privileges) {
     } else if !who.has_or_admin(Privileges::PERFMON) {
         let remedy = "run as root, or give corun CAP_BPF and CAP_PERFMON";
         f.no(TRACING, "this user lacks CAP_PERFMON", remedy);
-    } else {
+    } else if !(f.has(EBPF) && f.has(BTF)) {
         f.yes(TRACING, level);
+    } else {
+        // Nothing but trying tells whether this kernel has all that the probe reads.
+        match (probes.probe)(root) {
+            Ok(()) => f.yes(TRACING, format!("{level}; the probe loads here")),
+            Err(why) => {
+                let remedy =
+                    "report it with what `uname -r` says; corun works without the probe, from schedstat";
+                f.no(TRACING, format!("this kernel refuses corun: {why}"), remedy);
+            }
+        }
     }
 }
 

@@ -28,6 +28,7 @@ impl Made {
 
 const ALL: Probes = Probes {
     bpf: Ok(()),
+    probe: |_| Ok(()),
     counting: |_, _| Ok(()),
     software_clock: Ok(()),
     slice_ns: Ok(2_800_000),
@@ -37,6 +38,7 @@ const ALL: Probes = Probes {
 
 const NONE: Probes = Probes {
     bpf: Err(libc::EPERM),
+    probe: |_| Ok(()),
     counting: |_, _| Err(libc::ENOENT),
     software_clock: Err(libc::EACCES),
     slice_ns: Ok(0),
@@ -125,6 +127,18 @@ fn without_privileges_ebpf_is_told_from_a_kernel_without_it() {
     assert!(verdict(&findings).contains("uses schedstat"));
     let findings = m.examine(&Probes { bpf: Err(libc::ENOSYS), ..ALL });
     assert_eq!(of(&findings, "eBPF").found, "this kernel has no bpf system call");
+}
+
+#[test]
+fn a_kernel_that_refuses_the_probe_is_found_out_by_trying() {
+    let refuses = |_: &Root| Err("loading the probe into the kernel: Invalid argument".to_owned());
+    let findings = server().examine(&Probes { probe: refuses, ..ALL });
+    let tracing = of(&findings, "tracing programs");
+    assert_eq!(
+        tracing.found,
+        "this kernel refuses corun: loading the probe into the kernel: Invalid argument"
+    );
+    assert!(verdict(&findings).contains("uses schedstat"));
 }
 
 #[test]

@@ -35,7 +35,9 @@ mod run_log;
 mod syscalls;
 mod tenancy;
 mod traces;
+mod trial;
 mod window;
 
 pub use host::LiveHost;
 pub use options::{LiveError, LiveOptions};
+pub use trial::try_loading;
