@@ -32,11 +32,12 @@
 //! | [`steered`], [`parked`] | a watcher and a backend as one host; parked time told from blocked time |
 //! | [`dedicated`] | windows in which every co-runner is parked, within a budget |
 //! | [`doctor`] | what can be seen and done here, and why not |
-//! | [`allowed`] | the CPUs that a subject's tasks may use, and its CPU quota |
+//! | [`allowed`], [`affinities`] | the CPUs that a subject's tasks may use, and its CPU quota; those of the tasks of several tenants |
 //! | [`limits`] | why the kernel starts nothing more: `pids.max`, `ulimit -u`, a PID namespace without init, memory, seccomp |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
 
+pub mod affinities;
 pub mod allowed;
 pub mod backend;
 pub mod cgroup;

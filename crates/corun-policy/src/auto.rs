@@ -19,8 +19,8 @@
 //! ```
 //!
 //! - **Share.** With nobody parked it is looked at what part of its fair share each tenant has, for one slot to
-//!   [`numbers::WATCH_SLOTS`]. Slots may help if tenants want more CPUs than there are and one whose tasks may wait for each
-//!   other lacks its share. A newcomer is looked at after half as many slots.
+//!   [`numbers::WATCH_SLOTS`]. Slots may help if the CPU-bound tasks of several tenants do not fit the CPUs
+//!   ([`crate::seats`]) and a tenant whose tasks may wait for each other lacks its share. A newcomer is looked at after half as many slots.
 //! - **Turns.** Those who lack their share are parties of their own, the others are one. Who falls behind those it shares a slot
 //!   with becomes a party. Everybody has two turns. Then the pair is complete.
 //! - **Keep.** The turns go on. Who comes is looked at, then shares the slots of those who lack nothing; who goes is dealt no more.
@@ -33,18 +33,19 @@
 //! than CPUs and to which slots have cost too much.
 //!
 //! Limits: a program that changes faster than the slots of a pair is judged by chance; where nobody sees spinning, slots may be kept
-//! for nothing, though at nobody's cost.
+//! for nothing, though at nobody's cost; what others than tenants take of the machine is taken from all groups of CPUs alike.
 
 use crate::census::{self, Census, TenantUse, CPU_BOUND_PERCENT};
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::parking::Parking;
+use crate::seats::{compete, groups, Confined, Group};
 use crate::sequential::{Test, Verdict, PAIRS};
 use account::{Accounts, Entry};
 use allocate::{allocate, parties, Allocation, Findings};
 use corun_model::reason::{Kept, Release, Rule, SlotPart, Then};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, Reason, TenantId};
-use hold::{Hold, LONGEST_HOLD_NS};
+use hold::{Hold, Phase, LONGEST_HOLD_NS};
 use known::Everybody;
 use numbers::{NOTICEABLE_PERCENT, SCATTER_PERCENT, WATCH_SLOTS};
 use period::{Did, Period};
@@ -79,22 +80,6 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Everybody shares, and is looked at from then on, for so many slots at least.
-    Share {
-        from_ns: u64,
-        slots: u64,
-    },
-    Turns,
-    Keep {
-        until_ns: u64,
-    },
-    Rest {
-        until_ns: u64,
-    },
-}
-
 /// Separation in time where it helps.
 #[derive(Debug)]
 pub struct Auto {
@@ -106,6 +91,8 @@ pub struct Auto {
     everybody: Everybody,
     accounts: Accounts,
     findings: Findings,
+    /// Who can get into whose way.
+    groups: Vec<Group>,
     question: Question,
     /// Of this question, whoever slots are thought of for.
     shares: BTreeMap<TenantId, Share>,
@@ -146,12 +133,14 @@ impl Auto {
             accounts: Accounts::default(),
             findings: Findings {
                 cpus: 1,
+                confined: Confined::new(),
                 slot_ns: number("slot"),
                 takes_turns: false,
                 own: BTreeSet::new(),
                 alone: BTreeSet::new(),
                 rule: Rule::Single,
             },
+            groups: Vec::new(),
             question: Question::default(),
             shares: BTreeMap::new(),
             may_spin: false,
@@ -254,11 +243,16 @@ impl Auto {
         if !self.competes && !takes_turns || matches!(self.phase, Phase::Rest { .. }) {
             return;
         }
+        let group = |id: TenantId| {
+            let at = self.groups.iter().position(|group| group.members.contains(&id));
+            at.map_or((0, cpus), |at| (at, self.groups[at].cpus))
+        };
         let entry = |u: &TenantUse| Entry {
             id: u.id,
             weight: seen.weight(u.id),
             tasks: u.weight,
             want_milli: u.want_milli(),
+            group: group(u.id),
             charged_ns: self.charged_ns(u, taken_ns),
             waited: is_parked(u.id),
         };
@@ -296,7 +290,7 @@ impl Auto {
         if looked_ns < slots * self.slot_ns() {
             return Vec::new();
         }
-        let found = shared(self.findings.cpus, seen, candidates, &self.shared);
+        let found = shared((self.findings.cpus, &self.groups), seen, candidates, &self.shared);
         let needy = neediest(&found);
         let begun_ns = needy.map_or(0, |s| self.everybody.get(s.id).begun_ns);
         if begun_ns > seen.end_ns - looked_ns {
@@ -485,7 +479,7 @@ impl Auto {
         if self.sharing.lasted_ns < WATCH_SLOTS.max(sharing.len() as u64) * self.slot_ns() {
             return None;
         }
-        let found = shared(self.findings.cpus, seen, &sharing, &self.sharing);
+        let found = shared((self.findings.cpus, &self.groups), seen, &sharing, &self.sharing);
         self.sharing = Period::default();
         let lacks = neediest(&found).filter(|s| s.lacks())?;
         self.findings.own.insert(lacks.id);
@@ -495,7 +489,7 @@ impl Auto {
 
     /// While nothing is touched: whether who lacks most has less than when slots were tried, by more than chance.
     fn has_become_less(&mut self, seen: &Observation, candidates: &[&TenantUse]) -> bool {
-        let found = shared(self.findings.cpus, seen, candidates, &self.shared);
+        let found = shared((self.findings.cpus, &self.groups), seen, candidates, &self.shared);
         self.shared = Period::default();
         let Some(now) = neediest(&found).filter(|_| self.competes) else { return false };
         let mut test = Test::new(SCATTER_PERCENT as f64 / 100.0, 0.0);
@@ -508,6 +502,9 @@ impl Auto {
         let slot_ns = self.slot_ns();
         self.findings.cpus = machine.cpu_count() as u64;
         let mut uses = self.census.take(seen, self.parking.parked());
+        self.findings.confined.clone_from(self.census.confined());
+        let wide = uses.iter().filter(|u| u.weight > 0).map(|u| (u.id, u.weight));
+        self.groups = groups(self.findings.cpus, &self.findings.confined, wide);
         if !self.use_spin {
             uses.iter_mut().for_each(|u| (u.useful_ns, u.judged_ns) = (u.on_cpu_ns, 0));
         }
@@ -515,8 +512,8 @@ impl Auto {
         self.everybody.look(seen, &uses, WATCH_SLOTS * slot_ns / 2);
         self.accounts.retain(|id| self.everybody.is_here(*id));
         let candidates = self.candidates(&uses, seen.end_ns);
-        let tasks: u64 = candidates.iter().map(|u| u.weight).sum();
-        self.competes = candidates.len() >= 2 && tasks > self.findings.cpus;
+        let tasks = candidates.iter().map(|u| (u.id, u.weight));
+        self.competes = compete(self.findings.cpus, &self.findings.confined, tasks);
         self.note(seen, &uses, &candidates);
         let candidates = self.candidates(&uses, seen.end_ns);
         let has_come = candidates.iter().any(|u| !self.everybody.get(u.id).tried);

@@ -9,11 +9,15 @@
 //! are parked it would stop its vCPUs as well. Where tasks are (sched_ext), those of a parked machine may finish what they have.
 //!
 //! Demand is averaged over the last few hundred milliseconds that told something; windows in which the policy itself
-//! had parked the tenant tell nothing. A new task counts once it has been seen for 2 ms.
+//! had parked the tenant tell nothing. A new task counts once it has been seen for 2 ms. On which CPUs a task may run is what the host said of it
+//! last.
 
 use crate::scope::Scope;
+use crate::seats::Confined;
+use corun_model::limits::CpuSet;
 use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// From this demand on, in hundredths of a CPU, a task counts as CPU-bound: Controlled Contention §III.A.
 pub const CPU_BOUND_PERCENT: u64 = 20;
@@ -57,11 +61,13 @@ impl TenantUse {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Memory {
     id: TaskId,
     on_ns: u64,
     basis_ns: u64,
+    /// The CPUs that it may use; `None`: not known.
+    cpus: Option<Arc<CpuSet>>,
 }
 
 impl Memory {
@@ -89,12 +95,19 @@ pub struct Census {
     by_use: bool,
     /// In the order of ids, as observations have them.
     tasks: Vec<Memory>,
+    confined: Confined,
 }
 
 impl Census {
     /// Counts tenants in `scope`; a task is CPU-bound from `threshold_percent` of a CPU.
     pub fn new(scope: Scope, threshold_percent: u64) -> Census {
-        Census { scope, threshold_milli: threshold_percent * 10, by_use: false, tasks: Vec::new() }
+        Census {
+            scope,
+            threshold_milli: threshold_percent * 10,
+            by_use: false,
+            tasks: Vec::new(),
+            confined: Confined::new(),
+        }
     }
 
     /// Counts a task by what it uses of a CPU, over the time in which it was not parked: what others take from it is not counted as wanted.
@@ -131,6 +144,7 @@ impl Census {
             place.extend(io.vm().and_then(|name| machines.get(name)).map(|&at| (io.id, at)));
         }
         let mut kept = Vec::with_capacity(seen.tasks.len());
+        self.confined.clear();
         let mut old = self.tasks.iter().peekable();
         for t in &seen.tasks {
             let Some(&at) = place.get(&t.tenant) else { continue };
@@ -151,22 +165,35 @@ impl Census {
                 continue;
             }
             while old.next_if(|m| m.id < t.id).is_some() {}
-            let known = old.next_if(|m| m.id == t.id && t.born_ns <= seen.start_ns).copied();
-            let mut memory = known.unwrap_or(Memory { id: t.id, on_ns: 0, basis_ns: 0 });
+            let known = old.next_if(|m| m.id == t.id && t.born_ns <= seen.start_ns).cloned();
+            let mut memory = known.unwrap_or(Memory { id: t.id, on_ns: 0, basis_ns: 0, cpus: None });
+            if let Some(limits) = seen.limits.of_task(t.id) {
+                memory.cpus.clone_from(&limits.cpus);
+            }
             if !parked.contains(&u.id) {
                 let stolen_ns = if self.by_use { parts.steal_ns } else { 0 };
                 memory.add(on_ns, on_ns + parts.block_ns + stolen_ns);
             }
-            kept.push(memory);
             u.tasks += 1;
             if let Some(demand) = memory.demand_milli() {
-                u.weight += u64::from(demand >= self.threshold_milli);
                 u.demand_milli += demand;
+                if demand >= self.threshold_milli {
+                    u.weight += 1;
+                    if let Some(cpus) = &memory.cpus {
+                        self.confined.entry(u.id).or_default().push(cpus.clone());
+                    }
+                }
             }
+            kept.push(memory);
         }
         self.tasks = kept;
         uses.retain(|u| u.tasks > 0);
         uses
+    }
+
+    /// On which CPUs the CPU-bound tasks of the last window may run, as far as that is known.
+    pub fn confined(&self) -> &Confined {
+        &self.confined
     }
 
     /// A task's demand in thousandths of a CPU; `None` for one that has not been seen for long enough, or is not in scope.

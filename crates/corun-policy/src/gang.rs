@@ -1,10 +1,8 @@
 //! `gang`: all threads of a tenant run together, in a slot without interference. Gang scheduling (Feitelson and Rudolph, 1992).
 //!
 //! Tenants whose threads fit the CPUs together share a slot, as jobs share a row of Ousterhout's matrix: the one whose turn it is,
-//! then in the order of their turn each for whose CPU-bound tasks there are CPUs left. With `together=false` there is one tenant
+//! then in the order of their turn each for whose CPU-bound tasks there are CPUs left that they may use ([`crate::seats`]). With `together=false` there is one tenant
 //! in a slot, as Controlled Contention §II compares itself with.
-//!
-//! Limit: what fits is judged by the number of CPUs, not by which of them a tenant may use.
 //!
 //! Members are the tenants in scope that want a noticeable part of a CPU; whoever hardly runs is left alone and needs no
 //! slot. Limits, which the paper shows: a slot leaves CPUs idle that its tenant does not use, and one that waits for
@@ -12,7 +10,8 @@
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{Kind, OptionSpec, Values};
-use crate::slots::{fitting, Member, Slots};
+use crate::seats::{Confined, Seats};
+use crate::slots::{Member, Slots};
 use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
@@ -79,9 +78,12 @@ impl Gang {
 }
 
 /// The first, and in the order of their turn each that fits as well. One without a CPU-bound task takes a CPU all the same.
-fn gangs(queue: &[Member], cpus: u64) -> Vec<TenantId> {
-    let wide = queue.iter().map(|m| Member { weight: m.weight.max(1), ..*m });
-    fitting(&wide.collect::<Vec<_>>(), cpus)
+fn gangs(queue: &[Member], cpus: u64, confined: &Confined) -> Vec<TenantId> {
+    let mut seats = Seats::new(cpus, confined);
+    let (first, others) = queue.split_first().expect("a slot has members");
+    seats.seat(first.id, first.weight.max(1));
+    let fit = others.iter().filter(|m| seats.seat_all(m.id, m.weight.max(1)));
+    std::iter::once(first).chain(fit).map(|m| m.id).collect()
 }
 
 /// Tenants that want at least this much, as members.
@@ -112,7 +114,10 @@ impl Policy for Gang {
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let members = members(&mut self.census, &self.slots, seen, self.least_milli);
-        let cpus = if self.together { machine.cpu_count() as u64 } else { 1 };
-        self.slots.turn(seen, &members, &Rule::Single, |queue| gangs(queue, cpus))
+        let (cpus, confined) = (machine.cpu_count() as u64, self.census.confined());
+        self.slots.turn(seen, &members, &Rule::Single, |queue| match self.together {
+            true => gangs(queue, cpus, confined),
+            false => vec![queue[0].id],
+        })
     }
 }

@@ -9,6 +9,7 @@
 //! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`], [`sam`] | the policies |
 //! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
 //! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
+//! | [`seats`] | whose tasks fit the CPUs together |
 //! | [`controller`] | the control loop: a policy at work on a host; whom it refuses, dry runs |
 //! | [`guard`], [`sequential`] | does a policy help? the test that says so |
 //! | [`conformance`] | what the control loop must do on every host |
@@ -34,6 +35,7 @@ pub mod parking;
 pub mod registry;
 pub mod sam;
 pub mod scope;
+pub mod seats;
 pub mod sequential;
 pub mod settled;
 pub mod slots;

@@ -21,6 +21,7 @@ use crate::subject_watch::split_spinning;
 use crate::target::pids;
 pub use advice::Advised;
 use advice::Advisor;
+use corun_linux::affinities::Affinities;
 use corun_linux::energy::EnergyMeter;
 use corun_linux::probe::LiveOptions;
 use corun_linux::shares::Shares;
@@ -241,6 +242,7 @@ impl Plan {
             end: EndConditions { running: None, end_ns, stop: stop.clone() },
             ended: None,
             shares: Shares::new(&self.root, host.backend() != "sched_ext"),
+            affinities: (!policy.knobs().contains(&Knob::Cpus)).then(|| Affinities::new(&self.root)),
             advisor: (!mode.dry_run).then(|| Advisor::new(&self.root)),
             host,
             controller: self.controller,
@@ -278,6 +280,8 @@ pub struct Control {
     counting: Option<Counting>,
     energy: EnergyMeter,
     shares: Shares,
+    /// `None`: the policy changes them.
+    affinities: Option<Affinities>,
     /// Of programs that share a page; `None` in a dry run.
     advisor: Option<Advisor>,
     end: EndConditions,
@@ -371,6 +375,7 @@ impl Control {
         let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
         split_spinning(&mut self.spin, &mut seen, covers);
         self.shares.fill(&mut seen, covers);
+        self.affinities.iter_mut().for_each(|a| a.fill(&mut seen, covers));
         Ok(seen)
     }
 

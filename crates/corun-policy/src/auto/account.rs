@@ -9,6 +9,8 @@
 //! lag = V - Σ charged / (w m)
 //! ```
 //!
+//! Tenants that are confined to other CPUs ([`crate::seats::groups`]) have a virtual time of their own, with the capacity of those CPUs.
+//!
 //! A tenant with a positive lag is behind, one with a negative lag has received more than its share. The account runs on while everybody shares
 //! and while tenants take turns, so what somebody had beyond its share before there were slots is given back in slots.
 //!
@@ -33,6 +35,8 @@ pub(super) struct Entry {
     pub tasks: u64,
     /// CPUs that it wants, in thousandths.
     pub want_milli: u64,
+    /// Which group it is in, and how many CPUs that has.
+    pub group: (usize, u64),
     /// CPU time that counts as service.
     pub charged_ns: u64,
     /// It was parked.
@@ -44,7 +48,7 @@ pub(super) struct Entry {
 pub(super) struct Account {
     pub weight: u64,
     pub tasks: u64,
-    /// At most the machine.
+    /// At most the CPUs of its group.
     pub want_milli: u64,
     /// Virtual time; above 0 it is behind.
     pub lag_ns: i64,
@@ -76,13 +80,18 @@ impl Accounts {
             account.is_here = true;
             account.weight = e.weight.max(1);
             account.tasks = e.tasks;
-            account.want_milli = e.want_milli.clamp(1, cpus * 1_000);
+            account.want_milli = e.want_milli.clamp(1, e.group.1 * 1_000);
             account.waited_ns = if e.waited { account.waited_ns + window_ns } else { 0 };
         }
-        let claims: u64 = self.here().map(|(_, account)| account.claim()).sum();
-        let virtual_ns = |ns: u64, claim: u64| (u128::from(ns) * 100_000 / u128::from(claim.max(1))) as i64;
-        let passed_ns = virtual_ns(capacity_ns, claims);
+        let mut claims: BTreeMap<usize, u64> = BTreeMap::new();
         for e in entries {
+            *claims.entry(e.group.0).or_default() += self.of[&e.id].claim();
+        }
+        let virtual_ns = |ns: u64, claim: u64| (u128::from(ns) * 100_000 / u128::from(claim.max(1))) as i64;
+        for e in entries {
+            let (group, group_cpus) = e.group;
+            let own_ns = u128::from(capacity_ns) * u128::from(group_cpus) / u128::from(cpus.max(1));
+            let passed_ns = virtual_ns(own_ns as u64, claims[&group]);
             let account = self.of.get_mut(&e.id).expect("it was entered");
             let lag_ns = account.lag_ns + passed_ns - virtual_ns(e.charged_ns, account.claim());
             account.lag_ns = lag_ns.min((LAG_SLOTS * slot_ns) as i64);

@@ -10,10 +10,12 @@
 //! part = T / Σ T,   T = Σ w m / min(CPUs, Σ m)
 //! ```
 //!
-//! Then each tenant in the order of its lag runs as well if there is a CPU for each of its CPU-bound tasks. Tenants that are
+//! Then each tenant in the order of its lag runs as well if there is a CPU for each of its CPU-bound tasks
+//! ([`crate::seats`]). Tenants that are
 //! left alone (servers) run in all slots, and wait only while their lag is negative.
 
 use super::account::{Account, Accounts};
+use crate::seats::{groups, Confined, Seats};
 use corun_model::reason::Rule;
 use corun_model::TenantId;
 use std::cmp::Reverse;
@@ -23,6 +25,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(super) struct Findings {
     pub cpus: u64,
+    pub confined: Confined,
     pub slot_ns: u64,
     /// They take turns; else everybody shares.
     pub takes_turns: bool,
@@ -56,13 +59,15 @@ pub(super) struct Party {
 }
 
 impl Party {
-    fn of(members: &[(TenantId, Account)], cpus: u64) -> Party {
+    fn of(members: &[(TenantId, Account)], findings: &Findings) -> Party {
+        let wide = members.iter().map(|(id, account)| (*id, account.tasks));
+        let cpus: u64 = groups(findings.cpus, &findings.confined, wide).iter().map(|group| group.cpus).sum();
         let claims: u64 = members.iter().map(|(_, a)| a.claim()).sum();
         let want_milli: u64 = members.iter().map(|(_, a)| a.want_milli).sum();
         let lags: i128 = members.iter().map(|(_, a)| i128::from(a.claim()) * i128::from(a.lag_ns)).sum();
         Party {
             members: members.iter().map(|(id, _)| *id).collect(),
-            turn: (claims * 1_000 / want_milli.clamp(1, cpus * 1_000)).max(1),
+            turn: (claims * 1_000 / want_milli.clamp(1, cpus.max(1) * 1_000)).max(1),
             lag_ns: (lags / i128::from(claims.max(1))) as i64,
             waited_ns: members.iter().map(|(_, a)| a.waited_ns).min().unwrap_or(0),
         }
@@ -75,7 +80,7 @@ pub(super) fn parties(accounts: &Accounts, findings: &Findings) -> Vec<Party> {
     let (own, shared): (Vec<_>, Vec<_>) = all().partition(|(id, _)| findings.own.contains(id));
     let own = own.chunks(1);
     let shared = (!shared.is_empty()).then_some(shared.as_slice());
-    own.chain(shared).map(|members| Party::of(members, findings.cpus)).collect()
+    own.chain(shared).map(|members| Party::of(members, findings)).collect()
 }
 
 /// The next slot.
@@ -101,14 +106,15 @@ pub(super) fn allocate(accounts: &Accounts, findings: &Findings) -> Allocation {
         (Reverse(is_due(party.waited_ns, party.turn)), Reverse(party.lag_ns), Reverse(party.waited_ns), first)
     };
     let first = parties.iter().min_by_key(order).map(|party| party.members.clone()).unwrap_or_default();
-    let mut tasks: u64 = accounts.here().filter(|(id, _)| first.contains(id)).map(|(_, a)| a.tasks).sum();
+    let mut seats = Seats::new(findings.cpus, &findings.confined);
+    for (id, account) in accounts.here().filter(|(id, _)| first.contains(id)) {
+        seats.seat(*id, account.tasks);
+    }
     let mut others: Vec<_> =
         accounts.here().filter(|(id, _)| !first.contains(id) && !findings.alone.contains(id)).collect();
     others.sort_by_key(|(id, a)| (Reverse(a.lag_ns), Reverse(a.waited_ns), **id));
     for (id, account) in others {
-        if tasks + account.tasks <= findings.cpus {
-            tasks += account.tasks;
-        } else {
+        if !seats.seat_all(*id, account.tasks) {
             slot.wait.insert(*id);
         }
     }
@@ -127,6 +133,9 @@ mod tests {
     use super::super::account::Entry;
     use super::super::numbers::LAG_SLOTS;
     use super::*;
+    use corun_model::limits::CpuSet;
+    use corun_model::CpuId;
+    use std::sync::Arc;
 
     const SLOT_NS: u64 = 50_000_000;
     const CPUS: u64 = 2;
@@ -154,6 +163,7 @@ mod tests {
             let ids = |ids: &[u32]| ids.iter().copied().map(TenantId).collect();
             let findings = Findings {
                 cpus: CPUS,
+                confined: Confined::new(),
                 slot_ns: SLOT_NS,
                 takes_turns: true,
                 own: ids(own),
@@ -177,6 +187,7 @@ mod tests {
                     weight: does.weight,
                     tasks: does.tasks,
                     want_milli: does.tasks * 1_000,
+                    group: (0, CPUS),
                     charged_ns,
                     waited,
                 }
@@ -229,6 +240,17 @@ mod tests {
         let mut machine = Machine::new(&[BUSY, LOOP, LOOP], &[0, 1, 2], &[]);
         machine.share(1);
         assert!(machine.slots(40).iter().all(|run| *run == [0] || *run == [1, 2]));
+    }
+
+    #[test]
+    fn a_loop_on_another_cpu_runs_in_every_slot_and_one_on_the_same_cpu_takes_turns() {
+        let on = |cpu| vec![Arc::new(CpuSet::from([CpuId(cpu)]))];
+        let mut machine = Machine::new(&[LOOP, LOOP, LOOP], &[0, 1, 2], &[]);
+        machine.findings.confined = [(TenantId(0), on(0)), (TenantId(1), on(0)), (TenantId(2), on(1))].into();
+        machine.share(1);
+        let slots = machine.slots(40);
+        assert!(slots.iter().all(|run| *run == [0, 2] || *run == [1, 2]), "{slots:?}");
+        assert!((19..=21).contains(&turns(&slots, 0)), "{slots:?}");
     }
 
     #[test]

@@ -4,6 +4,23 @@ use super::numbers::{LONGEST_HOLD_MINUTES, QUESTION_PERCENT};
 
 pub(super) const LONGEST_HOLD_NS: u64 = LONGEST_HOLD_MINUTES * 60_000_000_000;
 
+/// What is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Everybody shares, and is looked at from then on, for so many slots at least.
+    Share {
+        from_ns: u64,
+        slots: u64,
+    },
+    Turns,
+    Keep {
+        until_ns: u64,
+    },
+    Rest {
+        until_ns: u64,
+    },
+}
+
 /// The last answer, and the question that is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {

@@ -1,11 +1,12 @@
 //! What tenants that share CPUs have of their fair shares, and which of them slots may help.
 //!
 //! A share is **fair** as the account has it: the part that a tenant would have if everybody were slowed down alike, `w m / Σ w m` of the
-//! capacity, and no more than it wants.
+//! capacity of the CPUs that it and those in its way may use, and no more than it wants.
 
 use super::numbers::LACKS_PERCENT;
 use super::period::{Period, Waits};
 use crate::census::TenantUse;
+use crate::seats::Group;
 use corun_model::{Observation, TenantId};
 
 /// A tenant while everybody shares; rates in thousandths of the capacity.
@@ -32,18 +33,22 @@ impl Shared {
 
 /// What these had in a period, and what was fair.
 pub(super) fn shared(
-    cpus: u64,
+    (cpus, groups): (u64, &[Group]),
     seen: &Observation,
     candidates: &[&TenantUse],
     period: &Period,
 ) -> Vec<Shared> {
     let capacity_milli = period.capacity_ns * 1_000 / period.lasted_ns.max(1);
-    let wants: Vec<(u64, u64)> =
-        candidates.iter().map(|u| (u.want_milli().min(cpus * 1_000), seen.weight(u.id))).collect();
-    let all: u64 = wants.iter().map(|(want, weight)| want * weight).sum();
-    let of = candidates.iter().zip(&wants).filter_map(|(u, &(want, weight))| {
+    let claim = |u: &TenantUse, group: &Group| u.want_milli().min(group.cpus * 1_000) * seen.weight(u.id);
+    let of = candidates.iter().filter_map(|u| {
         let did = period.of(u.id)?;
-        let fair_milli = want.min(want * weight * capacity_milli / all.max(1));
+        let group = groups.iter().find(|group| group.members.contains(&u.id))?;
+        let want = u.want_milli().min(group.cpus * 1_000);
+        let all: u64 =
+            candidates.iter().filter(|u| group.members.contains(&u.id)).map(|u| claim(u, group)).sum();
+        let [own, all_cpus] = [(claim(u, group), group.cpus), (all.max(1), cpus)]
+            .map(|(claim, cpus)| u128::from(claim) * u128::from(cpus));
+        let fair_milli = u128::from(want).min(own * u128::from(capacity_milli) / all_cpus.max(1)) as u64;
         // A single task waits for no other.
         let has_siblings = u.weight >= 2;
         Some(Shared {

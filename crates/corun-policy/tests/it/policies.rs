@@ -130,6 +130,20 @@ fn tenants_whose_threads_fit_the_cpus_together_share_a_gang() {
 }
 
 #[test]
+fn tenants_that_are_confined_to_one_cpu_take_turns_and_others_run_beside_them() {
+    let on = |name: &str, cpu| Who { cpus: Some(vec![cpu]), ..who(name, 1, 1_000) };
+    let mut toy = Toy::new(4, vec![on("a", 0), on("b", 0), on("c", 1), who("d", 2, 1_000)]);
+    let mut gang = by_name("gang", &Options::new()).unwrap();
+    toy.epoch(gang.as_mut());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        toy.epoch(gang.as_mut());
+        seen.insert(toy.running().join(" "));
+    }
+    assert!(seen.iter().eq(["a c d", "b c d"]), "{seen:?}");
+}
+
+#[test]
 fn without_sharing_a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
     let mut toy =
         Toy::new(4, vec![who("a", 4, 1_000), who("b", 2, 1_000), who("c", 1, 500), who("hardly", 3, 2)]);

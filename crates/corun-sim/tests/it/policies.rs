@@ -154,6 +154,32 @@ fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
     assert!(moves <= 2, "eight threads were put onto another socket {moves} times in {slots} slots");
 }
 
+/// Of eight CPUs there are more than enough, but not of those that a program and two loops may use.
+#[test]
+fn auto_separates_tenants_that_are_confined_to_the_same_cpus_and_touches_none_on_cpus_of_their_own() {
+    let of = |loops: &str, policy: &str| {
+        let s = scenario(&format!(
+            "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2]\n{policy}\n[[tenant]]\nname = \"program\"\nallowed = [0, 1]\n\
+             program = {{ kind = \"parallel\", threads = 2, sync = \"barrier\", wait = \"spin\", grain = \"300us\", \
+             imbalance = 0.1, iterations = 12000 }}\ncharacter = {{ ipc = 1.5 }}\n\
+             [[tenant]]\nname = \"loop\"\ncount = 2\nallowed = {loops}\nprogram = {{ kind = \"interference\" }}\n\
+             [[tenant]]\nname = \"elsewhere\"\nallowed = [4, 5]\nprogram = {{ kind = \"interference\", threads = 2 }}\n"
+        ));
+        let outcome = perform(&s, &Also::default(), &|| {}).unwrap();
+        let slowdowns: Vec<f64> = outcome.tenants.iter().map(|t| t.slowdown.unwrap().mean).collect();
+        let decisions: u64 =
+            outcome.runs.iter().filter_map(|r| r.control.as_ref()).map(|c| c.decisions).sum();
+        (slowdowns, decisions)
+    };
+    let ((default, _), (auto, decisions)) = (of("[0, 1]", ""), of("[0, 1]", AUTO));
+    println!("{default:.2?} by default, {auto:.2?} with auto");
+    assert!(default[0] > 20.0, "{default:?} by default: nothing to win");
+    assert!(auto[0] < 3.0 && decisions > 0, "{auto:?}");
+    assert!(auto[1] < 2.1 && auto[2] < 2.1 && auto[3] < 1.02, "{auto:?}");
+    let (apart, decisions) = of("[2, 3]", AUTO);
+    assert!(decisions == 0 && apart[0] < 1.05, "each has CPUs of its own: {apart:?}");
+}
+
 #[test]
 fn auto_touches_nothing_where_nobody_waits_for_himself() {
     let (default, _, _) = beside_two_loops("sync = \"none\", grain = \"10ms\", iterations = 400", "");

@@ -2,13 +2,15 @@
 #![allow(dead_code)]
 
 use corun_model::ledger::BlockReasons;
+use corun_model::limits::TaskLimits;
 use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
 use corun_model::{
-    Action, CpuId, Culprits, Decision, Events, Ledger, Machine, Observation, Parts, Policy, TaskId, Tenant,
-    TenantId, TenantKind,
+    Action, CpuId, Culprits, Decision, Events, Ledger, Limits, Machine, Observation, Parts, Policy, TaskId,
+    Tenant, TenantId, TenantKind,
 };
 use corun_policy::fair;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub const MS: u64 = 1_000_000;
 
@@ -20,10 +22,12 @@ pub struct Who {
     pub tasks: u32,
     /// What each of its tasks wants, in thousandths of a CPU.
     pub demand_milli: u64,
+    /// On which CPUs they may run; `None`: on all.
+    pub cpus: Option<Vec<u32>>,
 }
 
 pub fn who(name: &str, tasks: u32, demand_milli: u64) -> Who {
-    Who { name: name.into(), kind: TenantKind::Command, tasks, demand_milli }
+    Who { name: name.into(), kind: TenantKind::Command, tasks, demand_milli, cpus: None }
 }
 
 /// The machine in motion.
@@ -67,7 +71,7 @@ impl Toy {
         let parts = fair::shares(self.machine.cpu_count() as u64 * ns, &wants);
         let got: BTreeMap<TenantId, u64> = runs.iter().copied().zip(parts).collect();
         let (start_ns, end_ns) = (self.now_ns, self.now_ns + ns);
-        let mut tasks = Vec::new();
+        let (mut tasks, mut limits) = (Vec::new(), Limits::default());
         let mut by_tenant = Vec::new();
         for &id in &self.present {
             let t = &self.tenants[id.0 as usize];
@@ -96,6 +100,12 @@ impl Toy {
                     ..Account::default()
                 };
                 sum = sum.plus(&account);
+                limits.tasks.extend(t.cpus.as_ref().map(|cpus| TaskLimits {
+                    task: TaskId(id.0 * 1_000 + i + 1),
+                    process: TaskId(id.0 * 1_000 + 1),
+                    cpus: Some(Arc::new(cpus.iter().copied().map(CpuId).collect())),
+                    is_isolated: false,
+                }));
                 tasks.push(TaskObservation {
                     id: TaskId(id.0 * 1_000 + i + 1),
                     name: t.name.as_str().into(),
@@ -129,6 +139,7 @@ impl Toy {
             tasks,
             by_tenant,
             cpus: cpus.collect(),
+            limits,
             ..Observation::default()
         };
         seen.check().unwrap();
