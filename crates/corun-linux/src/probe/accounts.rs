@@ -60,6 +60,8 @@ pub(super) struct Share {
     pub stretches: Histogram,
     /// Nanoseconds that this and earlier windows put into another category than turned out.
     pub moved_ns: u64,
+    /// Whether this and earlier windows tell otherwise than the sums do: of a category, or only of who took it.
+    pub is_told_otherwise: bool,
 }
 
 /// Differences of two readings' times.
@@ -69,6 +71,7 @@ struct Settled {
     others_ns: u64,
     unattributed_ns: u64,
     moved_ns: u64,
+    is_told_otherwise: bool,
 }
 
 impl Share {
@@ -202,7 +205,6 @@ impl Sums {
 
     /// The difference to `base`, with nothing below zero.
     fn settled(&self, base: &Sums) -> Settled {
-        let mut moved_ns = 0;
         let mut ns: [i128; state::ALL] =
             std::array::from_fn(|i| i128::from(self.ns[i]) - i128::from(base.ns[i]));
         let mut steal: BTreeMap<u32, i128> = self.culprits.iter().map(|(&g, &ns)| (g, ns.into())).collect();
@@ -213,19 +215,20 @@ impl Sums {
             i128::from(self.others_ns) - i128::from(base.others_ns),
             i128::from(self.unattributed_ns) - i128::from(base.unattributed_ns),
         ];
-        moved_ns += settle(ns.iter_mut());
-        moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
+        let moved_ns = settle(ns.iter_mut());
+        // Who took a part of a long wait may be known at one edge and forgotten by the log at the next: it stays stolen.
+        let mut blamed_ns = settle(loose.iter_mut().chain(steal.values_mut()));
         // The culprits explain the steal, unless one of the two had to be settled on its own.
         let explained: i128 = loose.iter().sum::<i128>() + steal.values().sum::<i128>();
         let missing = ns[state::WAIT] - explained;
         if missing != 0 {
-            moved_ns += missing.unsigned_abs() as u64;
             loose[1] += missing;
-            moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
+            blamed_ns += settle(loose.iter_mut().chain(steal.values_mut()));
         }
         let steal = steal.into_iter().filter(|&(_, ns)| ns > 0).map(|(g, ns)| (g, ns as u64)).collect();
         let [others_ns, unattributed_ns] = loose.map(|ns| ns as u64);
-        Settled { ns: ns.map(|ns| ns as u64), steal, others_ns, unattributed_ns, moved_ns }
+        let is_told_otherwise = moved_ns > 0 || blamed_ns > 0 || missing != 0;
+        Settled { ns: ns.map(|ns| ns as u64), steal, others_ns, unattributed_ns, moved_ns, is_told_otherwise }
     }
 
     /// These sums as windows have told them whose sums up to the last edge were `base`: what they called by another name than
@@ -251,7 +254,8 @@ impl Sums {
 
     /// What came to these sums since `base`, an earlier reading of the same task.
     pub(super) fn since(&self, base: &Sums) -> Share {
-        let Settled { ns, steal, others_ns, unattributed_ns, moved_ns } = self.settled(base);
+        let Settled { ns, steal, others_ns, unattributed_ns, moved_ns, is_told_otherwise } =
+            self.settled(base);
         let histogram = |a: &Histogram, b: &Histogram| Histogram {
             counts: std::array::from_fn(|i| events_since(a.counts[i], b.counts[i])),
         };
@@ -279,6 +283,7 @@ impl Sums {
             waits: histogram(&self.waits, &base.waits),
             stretches: histogram(&self.stretches, &base.stretches),
             moved_ns,
+            is_told_otherwise,
         }
     }
 }
@@ -449,6 +454,30 @@ mod tests {
         now.ns[state::BLOCK_IO] = 620;
         let share = now.since(&base);
         assert_eq!((share.parts.sum_ns(), share.parts.compute_ns, share.moved_ns), (600, 0, 20));
+    }
+
+    #[test]
+    fn time_in_another_category_is_counted_once_and_that_of_another_culprit_is_not() {
+        let read = |waited: u64, throttled: u64, culprits: &[(u32, u64)]| {
+            let mut sums = Sums { culprits: culprits.iter().copied().collect(), ..Sums::default() };
+            (sums.ns[state::WAIT], sums.ns[state::THROTTLED]) = (waited, throttled);
+            sums.unattributed_ns = waited - sums.culprits.values().sum::<u64>();
+            sums
+        };
+        // What the last edge told, what is known now, and how much of the former was in another category.
+        let cases = [
+            ("stolen as it was, by another", read(100, 0, &[(7, 100)]), read(150, 0, &[(8, 150)]), 0),
+            ("a wait longer than the log", read(1_000, 0, &[(7, 1_000)]), read(1_500, 0, &[(7, 200)]), 0),
+            ("stolen, and was throttled", read(100, 0, &[(7, 100)]), read(0, 150, &[]), 100),
+            ("throttled, and was stolen", read(0, 100, &[]), read(150, 0, &[(7, 150)]), 100),
+            ("a part of it", read(100, 0, &[(7, 60), (8, 40)]), read(70, 80, &[(7, 70)]), 30),
+        ];
+        for (what, told, now, moved_ns) in cases {
+            let share = now.since(&told);
+            assert_eq!(share.moved_ns, moved_ns, "{what}");
+            assert!(share.is_told_otherwise, "{what}");
+            assert_eq!(now.since(&now.as_told(&told)).moved_ns, moved_ns, "{what}: it is still owed");
+        }
     }
 
     #[test]

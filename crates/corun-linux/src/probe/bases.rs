@@ -21,7 +21,7 @@ struct Base {
     /// Up to an earlier one; since then it has been in one state.
     sums: Box<Sums>,
     sums_edge_ns: u64,
-    /// How much of these sums is told otherwise than it is by now known to be.
+    /// How much of these sums is told in another category than it is by now known to be.
     owed_ns: u64,
     state: usize,
     name: Arc<str>,
@@ -35,6 +35,15 @@ impl Base {
         sums.go_on(self.state, self.edge_ns - self.sums_edge_ns);
         sums
     }
+}
+
+/// What of a task's sums was told otherwise than it is by now known to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owed {
+    /// Whether there is anything.
+    pub(super) is_any: bool,
+    /// Told in another category, in nanoseconds.
+    pub(super) moved_ns: u64,
 }
 
 /// Who has done one thing since the last edge.
@@ -91,9 +100,9 @@ impl Bases {
         Some(UnchangedTask { state, ns, name: base.name.clone() })
     }
 
-    /// Remembers a task's sums up to an edge, of which so much was told otherwise than it is.
-    pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64, owed_ns: u64) {
-        let sums = match self.0.get(&rec.serial).filter(|_| owed_ns > 0) {
+    /// Remembers a task's sums up to an edge, and what of them was told otherwise than it is.
+    pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64, owed: Owed) {
+        let sums = match self.0.get(&rec.serial).filter(|_| owed.is_any) {
             Some(base) => sums.as_told(&base.sums()),
             None => sums,
         };
@@ -105,7 +114,7 @@ impl Bases {
             edge_ns,
             state: rec.brief().open_state(),
             sums_edge_ns: edge_ns,
-            owed_ns,
+            owed_ns: owed.moved_ns,
             sums: Box::new(sums),
             name,
             comm: rec.comm,
@@ -124,7 +133,7 @@ impl Bases {
         sums.since(&self.0.get(&serial).map_or_else(Sums::default, Base::sums))
     }
 
-    /// How much of what was told of a task up to the last edge was known to be otherwise.
+    /// How much of what was told of a task up to the last edge was known to be of another category.
     pub(super) fn owed_ns(&self, serial: u32) -> u64 {
         self.0.get(&serial).map_or(0, |base| base.owed_ns)
     }
@@ -167,7 +176,7 @@ mod tests {
     /// What is remembered after an edge at 1,000 ns.
     fn after_an_edge(rec: &TaskRec) -> Bases {
         let mut bases = Bases::default();
-        bases.set(rec, sums(rec, 1_000), 1_000, 0);
+        bases.set(rec, sums(rec, 1_000), 1_000, Owed::default());
         bases
     }
 

@@ -8,7 +8,7 @@
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
 use super::accounts::{asks_the_clock, Share, Sums};
-use super::bases::{Bases, UnchangedTask};
+use super::bases::{Bases, Owed, UnchangedTask};
 use super::config::config;
 use super::cpus::Cpus;
 use super::logs::{occupants, running_since_start};
@@ -259,8 +259,8 @@ impl LiveHost {
                 Since::Still(still) => self.add_still(&mut window, task, still),
                 Since::Changed(rec) => {
                     let sums = Sums::at(rec, edge_ns, log);
-                    let owed_ns = self.add_task(&mut window, rec, &sums, edge_ns, true);
-                    self.bases.set(rec, sums, edge_ns, owed_ns);
+                    let owed = self.add_task(&mut window, rec, &sums, edge_ns, true);
+                    self.bases.set(rec, sums, edge_ns, owed);
                 }
             }
         }
@@ -277,8 +277,8 @@ impl LiveHost {
             if let Some(sums) = Sums::at_edge_before_end(&e.rec, edge_ns).filter(|_| e.rec.born_ns < edge_ns)
             {
                 if !self.bases.has(e.rec.serial, edge_ns) {
-                    let owed_ns = self.add_task(&mut window, &e.rec, &sums, edge_ns, true);
-                    self.bases.set(&e.rec, sums, edge_ns, owed_ns);
+                    let owed = self.add_task(&mut window, &e.rec, &sums, edge_ns, true);
+                    self.bases.set(&e.rec, sums, edge_ns, owed);
                 }
             }
         }
@@ -371,14 +371,14 @@ impl LiveHost {
         window.tasks.push(observed(task, name.clone(), tenant, born_ns, account));
     }
 
-    /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge. Returns how
-    /// much of it has been told otherwise by now.
-    fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) -> u64 {
+    /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge. Returns what of
+    /// it has been told otherwise by now.
+    fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) -> Owed {
         let (task, mut share) = (rec.brief(), self.bases.since(rec.serial, sums));
         let born_ns = task.born_ns.max(window.start_ns);
         let lifetime_ns = until_ns.saturating_sub(born_ns);
         if lifetime_ns == 0 {
-            return 0;
+            return Owed::default();
         }
         // Every interval of the record lies inside the lifetime; should they ever disagree, say so.
         let sum_ns = share.parts.sum_ns();
@@ -386,12 +386,12 @@ impl LiveHost {
             share.parts.unknown_ns += lifetime_ns - sum_ns;
         } else if sum_ns > lifetime_ns {
             window.loss.events += 1;
-            return 0;
+            return Owed::default();
         }
         window.loss.revised_ns += share.moved_ns.saturating_sub(self.bases.owed_ns(rec.serial));
         let Some(account) = self.account(&share, lifetime_ns) else {
             window.loss.events += 1;
-            return 0;
+            return Owed::default();
         };
         let tenant = self.tenancy.of(task.group);
         window.loss.unknown_ns += share.parts.unknown_ns;
@@ -400,7 +400,7 @@ impl LiveHost {
         window
             .tasks
             .push(TaskObservation { alive, ..observed(&task, name, tenant, born_ns, account.into()) });
-        share.moved_ns
+        Owed { is_any: share.is_told_otherwise, moved_ns: share.moved_ns }
     }
 
     /// The account of a share; `None` when it does not sum, which would be a bug.
