@@ -58,11 +58,16 @@ impl Limits {
 
     /// Goes on with what holds in the next window. A quota that did not hold all the time is none.
     pub fn extend(&mut self, next: &Limits) {
+        // In a storm of threads thousands are new in every window, so that each must not move those behind it.
+        let known = self.tasks.len();
         for t in &next.tasks {
-            match self.tasks.binary_search_by_key(&t.task, |known| known.task) {
+            match self.tasks[..known].binary_search_by_key(&t.task, |known| known.task) {
                 Ok(i) => self.tasks[i] = t.clone(),
-                Err(i) => self.tasks.insert(i, t.clone()),
+                Err(_) => self.tasks.push(t.clone()),
             }
+        }
+        if self.tasks.len() > known {
+            self.tasks.sort_by_key(|t| t.task);
         }
         self.quotas.retain_mut(|known| match next.quota(known.tenant) {
             Some(now) => {

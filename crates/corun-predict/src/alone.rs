@@ -106,11 +106,18 @@ fn least_alone_ns(s: &Spent, wake_ups: WakeUps, roomy: bool) -> f64 {
 /// What a window's slowdown most likely is: its upper bound, or somewhat less where nobody knows how long the program
 /// waits on its own. `None`: the subject computed nothing.
 pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
-    let most = from_ledger(window, hints)?;
-    if hints.own_waiting.is_some() {
-        return Some(most);
-    }
-    Some(most.towards(from_ledger(window, hints.all_its_own())?, WAITS_OF_ITS_OWN))
+    Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.likely(hints))
+}
+
+/// The slowdown of a window with as much induced waiting as may be. `None`: the subject computed nothing.
+pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
+    Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.most(hints))
+}
+
+/// Both of a window whose bounds are known: what [`likely`] says, and what [`from_ledger`] does.
+pub(crate) fn likely_and_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<(Alone, Alone)> {
+    let sums = Sums::of(window, hints.wake_up_ns, bounds)?;
+    Some((sums.likely(hints), sums.most(hints)))
 }
 
 impl Alone {
@@ -141,39 +148,67 @@ impl Alone {
     }
 }
 
-/// The slowdown of a window with as much induced waiting as may be. `None`: the subject computed nothing.
-pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
-    let total = window.total();
-    if total.compute_ns <= 0.0 {
-        return None;
+/// What is the same of a window whatever its hints are: a window of thousands of tasks is gone through for it once.
+struct Sums<'a> {
+    window: &'a Window,
+    compute_ns: f64,
+    busiest_ns: f64,
+    crowding: Crowding,
+    wake_ups: WakeUps,
+    roomy: bool,
+    /// No slowdown can be more.
+    bound: f64,
+}
+
+impl Sums<'_> {
+    /// `None`: the subject computed nothing.
+    fn of<'a>(window: &'a Window, wake_up_ns: f64, bounds: &Bounds) -> Option<Sums<'a>> {
+        let compute_ns = window.total().compute_ns;
+        (compute_ns > 0.0).then(|| Sums {
+            window,
+            compute_ns,
+            busiest_ns: window.busiest_ns(),
+            crowding: Crowding::of(window),
+            wake_ups: WakeUps::of(window, wake_up_ns),
+            roomy: window.workers().count() as f64 <= window.cpus_in_reach(),
+            bound: 1.0 / (1.0 - bounds.most_lost_ns / window.wall_ns).max(f64::MIN_POSITIVE),
+        })
     }
-    let (crowding, wake_ups) = (Crowding::of(window), WakeUps::of(window, hints.wake_up_ns));
-    let roomy = window.workers().count() as f64 <= window.cpus_in_reach();
-    let overlap = if roomy { 0.0 } else { hints.overlap };
-    let taken = |task, s: &Spent| crowding.taken_ns(window, task, s) / s.life_ns;
-    let lost = |task, s: &Spent| {
-        let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
-        taken(task, s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap)) / s.life_ns
-    };
-    let busiest_ns = window.busiest_ns();
-    let is_worker = |s: &Spent| is_worker(s.compute_ns, busiest_ns);
-    let workers = window.each().filter(|(_, s)| is_worker(s));
-    let common = workers.map(|(task, s)| lost(task, s)).fold(f64::INFINITY, f64::min);
-    let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
-    for (task, s) in window.each().filter(|(_, s)| s.compute_ns > 0.0) {
-        let x = taken(task, s);
-        let both = common.clamp(x, lost(task, s).max(x));
-        let left = (1.0 - both).max(least_alone_ns(s, wake_ups, roomy) / s.life_ns);
-        let weight = s.compute_ns / total.compute_ns;
-        slowdown += weight / left;
-        steal += weight * x / left;
-        sync += weight * (1.0 - x - left) / left;
-        if is_worker(s) {
-            slowest = slowest.max(1.0 / left);
+
+    fn likely(&self, hints: Hints) -> Alone {
+        let most = self.most(hints);
+        match hints.own_waiting {
+            Some(_) => most,
+            None => most.towards(self.most(hints.all_its_own()), WAITS_OF_ITS_OWN),
         }
     }
-    let alone = Alone { slowdown, steal, sync, slowest };
-    Some(alone.at_most(1.0 / (1.0 - Bounds::of(window).most_lost_ns / window.wall_ns).max(f64::MIN_POSITIVE)))
+
+    fn most(&self, hints: Hints) -> Alone {
+        let &Sums { window, compute_ns, busiest_ns, ref crowding, wake_ups, roomy, bound } = self;
+        let overlap = if roomy { 0.0 } else { hints.overlap };
+        let taken = |task, s: &Spent| crowding.taken_ns(window, task, s) / s.life_ns;
+        let lost = |task, s: &Spent| {
+            let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
+            taken(task, s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap)) / s.life_ns
+        };
+        let is_worker = |s: &Spent| is_worker(s.compute_ns, busiest_ns);
+        let workers = window.each().filter(|(_, s)| is_worker(s));
+        let common = workers.map(|(task, s)| lost(task, s)).fold(f64::INFINITY, f64::min);
+        let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
+        for (task, s) in window.each().filter(|(_, s)| s.compute_ns > 0.0) {
+            let x = taken(task, s);
+            let both = common.clamp(x, lost(task, s).max(x));
+            let left = (1.0 - both).max(least_alone_ns(s, wake_ups, roomy) / s.life_ns);
+            let weight = s.compute_ns / compute_ns;
+            slowdown += weight / left;
+            steal += weight * x / left;
+            sync += weight * (1.0 - x - left) / left;
+            if is_worker(s) {
+                slowest = slowest.max(1.0 / left);
+            }
+        }
+        Alone { slowdown, steal, sync, slowest }.at_most(bound)
+    }
 }
 
 /// The windows in which, as in those before them, next to nothing was stolen, together. `None`: they are too small a share of all to

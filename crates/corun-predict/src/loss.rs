@@ -104,12 +104,12 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     let wall_ns = slot.wall_ns;
     let bounds = Bounds::of(slot);
     let lost = |slowdown: f64| wall_ns * (1.0 - 1.0 / slowdown);
-    let (likely_ns, most_ns, steal) = match (alone::likely(slot, hints), alone::from_ledger(slot, hints)) {
-        (Some(likely), Some(most)) => {
+    let (likely_ns, most_ns, steal) = match alone::likely_and_most(slot, hints, &bounds) {
+        Some((likely, most)) => {
             let steal = if likely.slowdown > 1.0 { likely.steal / (likely.slowdown - 1.0) } else { 0.0 };
             (lost(likely.slowdown), lost(most.slowdown), steal)
         }
-        _ => (bounds.most_lost_ns, bounds.most_lost_ns, 1.0),
+        None => (bounds.most_lost_ns, bounds.most_lost_ns, 1.0),
     };
     let spared_ns: f64 = slot.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum();
     // What rounding leaves of a difference is no loss.
