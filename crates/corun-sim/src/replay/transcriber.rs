@@ -10,14 +10,18 @@
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
 use super::confining::Confining;
+use super::holding::Holding;
 use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
+use super::ticks::Ticks;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
 
 /// How long it takes from a wake-up to running where nobody told of the latter, in nanoseconds.
 const ABOUT_NS: u64 = 20_000;
+/// Who did something in this share of a stretch at its end has kept it from being over before.
+const LATE: f64 = 0.05;
 /// A timer's interrupt comes so long after its deadline at most, in nanoseconds; what wakes the sleeper then is the timer.
 const TIMER_NS: u64 = 1_000_000;
 
@@ -42,6 +46,7 @@ pub struct Transcriber {
     /// When a task last did anything.
     active_ns: u64,
     confining: Confining,
+    holding: Holding,
     yields: u64,
     events: u64,
 }
@@ -77,6 +82,8 @@ struct Task {
     /// A sleep that it has called, and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
+    /// The waits with a time limit that ran out last.
+    ticks: Option<Ticks>,
     /// It was there before this stretch began.
     is_first: bool,
     /// Where it may run now; empty: not known. The CPU that it was on last.
@@ -176,6 +183,9 @@ impl Transcriber {
         let goes_on = !is_over && self.tasks.iter().any(|t| t.state != State::Ended);
         let end_ns = if goes_on { at_ns } else { self.active_ns.max(start_ns) };
         self.tick_all(at_ns);
+        let late_ns = end_ns - ((end_ns - start_ns) as f64 * LATE) as u64;
+        let is_late = |t: &Task| matches!(t.state, State::Running | State::Ready) || t.since_ns >= late_ns;
+        let late: Vec<bool> = self.tasks.iter().map(is_late).collect();
         let all_sleep = !self.tasks.iter().any(|t| matches!(t.state, State::Running | State::Ready));
         for ix in 0..self.tasks.len() {
             let task = &self.tasks[ix];
@@ -190,6 +200,8 @@ impl Transcriber {
             }
             self.tasks[ix].timer = timer;
         }
+        self.find_lookouts();
+        self.forget_habits(&late);
         let since_start = |ns: u64| ns.saturating_sub(start_ns);
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
@@ -223,7 +235,7 @@ impl Transcriber {
         self.tasks =
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
-            task.is_first = true;
+            (task.is_first, task.ticks) = (true, None);
             (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
@@ -237,6 +249,34 @@ impl Transcriber {
             .filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?)))
             .collect();
         transcript
+    }
+
+    /// Makes waits of the ticks of those who looked out for the end of another task.
+    fn find_lookouts(&mut self) {
+        for ix in 0..self.tasks.len() {
+            let Some(ticks) = self.tasks[ix].ticks else { continue };
+            let ops = &self.tasks[ix].script.ops;
+            let ended = |t: &Task| (t.state == State::Ended).then_some(t.since_ns);
+            let is_it = |t: &Task| ended(t).is_some_and(|ended_ns| ticks.are_until(ops, ended_ns));
+            let others = self.tasks.iter().enumerate().filter(|&(other, t)| other != ix && is_it(t));
+            let Some((other, _)) = others.max_by_key(|(_, t)| t.since_ns) else { continue };
+            let task = &mut self.tasks[ix];
+            let wait = task.waits;
+            (task.waits, task.ticks) = (wait + 1, None);
+            ticks.become_wait(&mut task.script.ops, wait);
+            self.tasks[other].script.ops.push(Op::Wake(ix, wait));
+        }
+    }
+
+    /// Takes the ticks away that some tasks end a stretch with, where another did something `late` in it: they went on because of that.
+    fn forget_habits(&mut self, late: &[bool]) {
+        let ticks = |t: &Task| t.ticks.filter(|ticks| ticks.are_a_habit(&t.script.ops));
+        let habits: Vec<Option<Ticks>> = self.tasks.iter().map(ticks).collect();
+        if habits.iter().zip(late).any(|(habit, late)| habit.is_none() && *late) {
+            for (task, habit) in self.tasks.iter_mut().zip(habits) {
+                habit.iter().for_each(|habit| habit.take_away(&mut task.script.ops));
+            }
+        }
     }
 
     fn take(&mut self, e: &Event) {
@@ -263,6 +303,7 @@ impl Transcriber {
             }
             What::Budget { quota_ns, period_ns } => {
                 let budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
+                budget.iter().for_each(|budget| self.holding.is_told(*budget, now_ns));
                 self.has_budget(ix, budget, now_ns);
             }
             What::Confines => self.confining.happens(),
@@ -364,10 +405,26 @@ impl Transcriber {
         }
     }
 
+    /// This budget cannot have held since then, so it holds for nobody who had it. Few programs take their own away.
+    fn has_gone(&mut self, budget: Budget, since_ns: u64) {
+        for ix in 0..self.tasks.len() {
+            let task = &mut self.tasks[ix];
+            if task.budget == Some(Some(budget)) && task.state != State::Ended {
+                task.budget = Some(None);
+                self.is_limited(ix, Limit::Budget(None), Some(By::Others), since_ns);
+            }
+        }
+    }
+
     /// A task has another limit, since it last ran or before that.
     fn limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, now_ns: u64) {
         self.flush(ix, now_ns);
-        let at_ns = now_ns.saturating_sub(self.begin_ns.unwrap_or(now_ns));
+        self.is_limited(ix, limit, by, now_ns);
+    }
+
+    /// The same of one whose steps are closed.
+    fn is_limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, at_ns: u64) {
+        let at_ns = at_ns.saturating_sub(self.begin_ns.unwrap_or(at_ns));
         let change = Op::Limit(Change { limit, at_ns, by });
         let task = &mut self.tasks[ix];
         let last = task.script.ops.len().saturating_sub(1);
@@ -487,9 +544,13 @@ impl Transcriber {
             self.must_run(by, now_ns);
             self.flush(by, now_ns);
         }
+        let had_limit = self.tasks[ix].timer.is_some();
         self.drop_timer(ix);
         self.flush(ix, now_ns);
         let task = &mut self.tasks[ix];
+        if let Some((ticks, what)) = task.ticks.take().zip(task.what).filter(|_| had_limit) {
+            ticks.forget(&mut task.script.ops, what);
+        }
         let wait = task.waits;
         task.waits += 1;
         task.script.ops.push(Op::Wait(wait));
@@ -521,6 +582,10 @@ impl Transcriber {
             Some(timer) if is_time => {
                 task.script.ops[timer.at] =
                     Op::Outside(Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true });
+                // Nothing came after it but what it did until it fell asleep.
+                let what = what.unwrap_or(For::Other);
+                let last_ns = [timer.called_ns, now_ns];
+                task.ticks = Ticks::and(task.ticks, &task.script.ops[..=timer.at], what, last_ns);
             }
             _ => {
                 // What was asked of a device takes its time from when it was asked.
@@ -545,6 +610,12 @@ impl Transcriber {
         let task = &mut self.tasks[ix];
         let (ns, beside_ns) = (std::mem::take(&mut task.compute_ns), std::mem::take(&mut task.beside_ns));
         if ns > 0 {
+            if let Some(budget) = task.budget.flatten() {
+                if let Some(since_ns) = self.holding.runs(budget, ns, now_ns, self.cpus.len()) {
+                    self.has_gone(budget, since_ns);
+                }
+            }
+            let task = &mut self.tasks[ix];
             task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns) });
         }
     }

@@ -242,6 +242,100 @@ fn pipe() -> Tape {
     tape
 }
 
+/// Computes for 300 ms, and a loop has its CPU every other 10 ms.
+fn beside_a_loop(tape: &mut Tape, task: u32) {
+    for i in 0..30 {
+        let at = 20.0 * f64::from(i);
+        tape.stolen(at + 10.0, at + 20.0, task);
+    }
+}
+
+/// How a thread that looks around every 50 ms comes to its end.
+#[derive(Clone, Copy)]
+enum Housekeeper {
+    /// The other thread tells it, and waits until it has ended.
+    Told,
+    /// It ends with its process, while it sleeps.
+    Killed,
+    /// It ends with its process, while it waits for a CPU.
+    KilledAwake,
+}
+
+/// Computes beside a loop, with a thread that looks around.
+fn housekeeper(how: Housekeeper) -> Tape {
+    let what = if matches!(how, Housekeeper::Told) { For::Futex(64) } else { For::Sleep };
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    beside_a_loop(&mut tape, 1);
+    let falls_asleep = |tape: &mut Tape, at: f64, until: f64| {
+        tape.sleeps_until(at + 0.02, 2, until, false).waits(at + 0.03, 2, what);
+    };
+    for tick in 0..11 {
+        let at = 50.0 * f64::from(tick);
+        falls_asleep(&mut tape, at, at + 50.0);
+        tape.fires(at + 50.0, 2);
+    }
+    match how {
+        Housekeeper::Told => {
+            falls_asleep(&mut tape, 550.0, 620.0);
+            tape.woken(600.0, 2, 1).waits(600.0, 1, For::Futex(128));
+            tape.woken(600.02, 1, 2).ends(600.02, 2).ends(600.03, 1);
+        }
+        Housekeeper::Killed => {
+            falls_asleep(&mut tape, 550.0, 620.0);
+            tape.woken(600.0, 2, 1).ends(600.0, 1).ends(600.02, 2);
+        }
+        Housekeeper::KilledAwake => {
+            falls_asleep(&mut tape, 550.0, 599.0);
+            tape.add(599.0, 2, What::Woken(Waker::Interrupt)).ends(600.0, 1);
+            tape.runs(600.0, 2).ends(600.02, 2);
+        }
+    }
+    tape
+}
+
+/// Sleeps for 500 ms because it has to, and then waits for a child.
+fn has_to_sleep() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    beside_a_loop(&mut tape, 2);
+    for i in 0..5 {
+        let at = 100.0 * f64::from(i);
+        tape.sleeps_until(at, 1, at + 100.0, true).waits(at, 1, For::Sleep).fires(at + 100.0, 1);
+    }
+    tape.waits(500.0, 1, For::Child).woken(600.0, 1, 2).ends(600.0, 2).ends(600.0, 1);
+    tape
+}
+
+/// Looks every 20 ms whether a child has ended.
+fn lookout() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    beside_a_loop(&mut tape, 2);
+    tape.ends(603.0, 2);
+    for i in 0..31 {
+        let at = 20.0 * f64::from(i);
+        tape.sleeps_until(at + 0.02, 1, at + 20.0, true).waits(at + 0.03, 1, For::Sleep).fires(at + 20.0, 1);
+    }
+    tape.ends(621.0, 1);
+    tape
+}
+
+/// Works for 30 ms of every 100, and waits for a sibling with a time limit in between.
+fn works_between_looks() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    beside_a_loop(&mut tape, 2);
+    for i in 0..5 {
+        let at = 100.0 * f64::from(i);
+        tape.sleeps_until(at + 30.0, 1, at + 100.0, false).waits(at + 30.0, 1, For::Futex(64));
+        tape.fires(at + 100.0, 1);
+    }
+    tape.sleeps_until(530.0, 1, 700.0, false).waits(530.0, 1, For::Futex(64));
+    tape.woken(600.0, 1, 2).ends(600.0, 2).ends(600.0, 1);
+    tape
+}
+
 fn rows() -> Vec<Row> {
     vec![
         ("paced: theft comes out of its sleep", 1, paced(false), 200.0),
@@ -254,6 +348,12 @@ fn rows() -> Vec<Row> {
         ("a barrier with a stolen sibling", 2, barrier(), 100.0),
         ("a lock whose holder is stolen from", 2, lock(), 200.0),
         ("a pipe", 2, pipe(), 80.0),
+        ("a housekeeper that is told to end", 2, housekeeper(Housekeeper::Told), 300.0),
+        ("a housekeeper that ends with its process", 2, housekeeper(Housekeeper::Killed), 300.0),
+        ("the same while it waits for a CPU", 2, housekeeper(Housekeeper::KilledAwake), 300.0),
+        ("looks whether another has ended", 2, lookout(), 304.0),
+        ("has to sleep", 2, has_to_sleep(), 500.0),
+        ("works between its looks", 2, works_between_looks(), 530.0),
     ]
 }
 
@@ -268,6 +368,22 @@ fn of_every_shape_of_program_the_time_alone_comes_out() {
             "{name}: {least} {likely} {most} {lasted}"
         );
     }
+}
+
+#[test]
+fn a_stretch_of_a_run_is_as_long_as_who_computes_takes_whoever_looks_around_meanwhile() {
+    let log = housekeeper(Housekeeper::Told).log(2);
+    let mut transcriber = Transcriber::default();
+    let mut alone = 0.0;
+    for part in 0..4u64 {
+        let (start_ns, end_ns) = (part * 150 * MS, (part + 1) * 150 * MS);
+        let is_over = part == 3;
+        let of_part = log.events.iter().copied();
+        let events = of_part.filter(|e| e.t_ns >= start_ns && (is_over || e.t_ns < end_ns)).collect();
+        transcriber.push(&RunLog { start_ns, end_ns, events, ..log.clone() });
+        alone += told(&transcriber.cut(is_over)).1[1];
+    }
+    assert!((alone / 300.0 - 1.0).abs() < 0.05, "{alone}");
 }
 
 #[test]

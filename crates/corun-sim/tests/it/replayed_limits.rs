@@ -164,6 +164,21 @@ fn a_quota_goes() -> Run {
     run
 }
 
+/// The same, but the budget stops it at 1,000 ms for the last time, and goes while it stops nobody: nothing tells of that.
+fn a_quota_goes_untold() -> Run {
+    let mut run = Run::on(&[(0, 1)]);
+    let budget = What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS };
+    run.tape.add(0.0, 1, budget);
+    for period in 0..10 {
+        let at = 100.0 * f64::from(period);
+        run.runs(at, 1, 0, 1).tape.add(at + 20.0, 1, What::Leaves(Left::Preempted));
+        run.tape.add(at + 100.0, 1, budget);
+    }
+    run.shares(1, [1_000.0, 2_000.0], [5.0, 10.0], 0, 1);
+    run.ends(2_000.0, 1, 0, 1);
+    run
+}
+
 /// Two processes in a cpuset of one CPU, on which a loop is; one computes for 800 ms, the other sleeps for 1,200 ms and
 /// computes for 300. At 1,000 ms the cpuset becomes wider.
 fn a_cpuset_becomes_wider() -> Run {
@@ -220,6 +235,7 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
         ),
         ("a quota comes", a_quota_comes(), [700.0, 1_420.0]),
         ("a quota goes", a_quota_goes(), [1_500.0, 1_500.0]),
+        ("a quota goes untold", a_quota_goes_untold(), [1_500.0, 1_500.0]),
         (
             "a cpuset becomes wider while one of its processes sleeps",
             a_cpuset_becomes_wider(),

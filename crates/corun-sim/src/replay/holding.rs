@@ -1,0 +1,81 @@
+//! Whether budgets still hold.
+//!
+//! A log tells a task's budget when that has stopped it. One that is made looser, or taken away, while it stops nobody is not
+//! told of any more. But its tasks show it, when they run for longer than it would let them.
+//!
+//! Limit: until they have, it is taken to hold; and tasks that would not have used it up look alike with and without it.
+
+use super::script::Budget;
+use std::collections::BTreeMap;
+
+/// Limit: periods in which more may be used than follows from their length: those at both ends, and one that was saved up.
+const SPARE_PERIODS: u64 = 3;
+/// Limit: every CPU may use so much more, since the kernel hands budgets out in slices and looks at ticks.
+const SPARE_NS: u64 = 10_000_000;
+
+/// How much of each budget was used since it was told last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holding(BTreeMap<Budget, Used>);
+
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    since_ns: u64,
+    ran_ns: u64,
+}
+
+impl Holding {
+    /// It holds now: it has just stopped somebody, or somebody has come under it.
+    pub(super) fn is_told(&mut self, budget: Budget, now_ns: u64) {
+        self.0.insert(budget, Used { since_ns: now_ns, ran_ns: 0 });
+    }
+
+    /// A task under it has run for so long, up to now, on a machine of so many CPUs. Returns since when it cannot have held.
+    pub(super) fn runs(&mut self, budget: Budget, ran_ns: u64, now_ns: u64, cpus: usize) -> Option<u64> {
+        let used = self.0.get_mut(&budget)?;
+        used.ran_ns += ran_ns;
+        let (quota_ns, period_ns) = budget;
+        let periods = now_ns.saturating_sub(used.since_ns).div_ceil(period_ns.max(1)) + SPARE_PERIODS;
+        let most_ns = periods.saturating_mul(quota_ns).saturating_add(cpus.max(1) as u64 * SPARE_NS);
+        let since_ns = (used.ran_ns > most_ns).then_some(used.since_ns)?;
+        self.0.remove(&budget);
+        Some(since_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const FIFTH: Budget = (20 * MS, 100 * MS);
+
+    /// When a task that runs for so many of every 10 ms shows that its budget has gone, in milliseconds; told at 1,000 ms.
+    fn shows(of_ten: u64, cpus: usize) -> Option<u64> {
+        let mut holding = Holding::default();
+        holding.is_told(FIFTH, 1_000 * MS);
+        (1..1_000).map(|n| 1_000 + 10 * n).find(|at| {
+            let since = holding.runs(FIFTH, of_ten * MS, at * MS, cpus);
+            assert!(since.is_none_or(|since| since == 1_000 * MS));
+            since.is_some()
+        })
+    }
+
+    #[test]
+    fn who_runs_for_longer_than_a_budget_allows_shows_that_it_has_gone() {
+        assert_eq!((shows(2, 1), shows(1, 1)), (None, None), "it holds, or nobody uses it up");
+        // 20 ms in every period begun, three periods more, and 10 ms.
+        assert_eq!(shows(10, 1), Some(1_100));
+        assert!(shows(3, 1).is_some_and(|at| at > 1_500));
+        assert!(shows(10, 8) > shows(10, 1), "each CPU may have had a slice");
+    }
+
+    #[test]
+    fn a_budget_that_is_told_again_holds_again() {
+        let mut holding = Holding::default();
+        for at in 1..100 {
+            holding.is_told(FIFTH, at * 100 * MS);
+            assert_eq!(holding.runs(FIFTH, 60 * MS, (at * 100 + 60) * MS, 1), None);
+        }
+        assert_eq!(holding.runs((1, 0), 60 * MS, 0, 0), None, "one of which nothing was told");
+    }
+}
