@@ -15,8 +15,8 @@ use corun_model::duration::human_ns;
 use corun_model::{Taken, TakenBy};
 use std::collections::BTreeMap;
 
-/// What takes throttled time.
-const THROTTLED: &str = "throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour";
+/// What takes throttled time. Who has used the budget up is not said: its cgroup may have others in it.
+const THROTTLED: &str = "throttled by the CPU budget that it is under (a quota, or real-time runtime)";
 /// Why tasks wait for each other though other CPUs are theirs, too.
 const ISOLATED: &str =
     "these are isolated, and the kernel moves no task between isolated CPUs; pin each to one";

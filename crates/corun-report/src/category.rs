@@ -61,7 +61,7 @@ impl Category {
             Category::Spin => "on a CPU, but only waiting for a lock or barrier",
             Category::Steal => "ready to run, but something else held the CPU",
             Category::Throttled => {
-                "out of its own CPU budget (a quota, or real-time runtime), no neighbour's doing"
+                "the CPU budget that it is under was used up (a quota, or real-time runtime)"
             }
             Category::Stopped => "stopped by a signal or a debugger",
             Category::Frozen => "frozen with its cgroup or the whole system",

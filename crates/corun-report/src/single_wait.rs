@@ -74,7 +74,7 @@ fn held_by(report: &ProfileReport, names: &Names, wait: &Wait, part: &Part) -> S
         }
         (HeldBy::Task, None) => "a task".to_owned(),
         (HeldBy::Idle, _) => "idle".to_owned(),
-        (HeldBy::Budget, _) => "its own CPU budget was used up".to_owned(),
+        (HeldBy::Budget, _) => "its CPU budget was used up".to_owned(),
         (HeldBy::Others, _) => count(part.holders.unwrap_or(0), "other"),
         (HeldBy::Unknown, _) => "not known".to_owned(),
     };

@@ -8,7 +8,7 @@ use corun_predict::estimate::Waited;
 /// What keeps a program for less of its time is not worth a word.
 const NOTABLE: f64 = 0.05;
 
-const THROTTLED: &str = "throttled by its own CPU budget";
+const THROTTLED: &str = "throttled by the CPU budget that it is under";
 const STOPPED: &str = "stopped by a signal or a debugger";
 const FROZEN: &str = "frozen with its cgroup or the whole system";
 /// Where neither is notable by itself.

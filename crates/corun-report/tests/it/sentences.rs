@@ -40,7 +40,7 @@ fn throttling_is_never_blamed_on_a_neighbour() {
     assert_eq!(
         said(&alone(&did)),
         "No neighbour took its CPU; it waited at least 80 % of its compute time, spinning not \
-         counted: 80 % throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour."
+         counted: 80 % throttled by the CPU budget that it is under (a quota, or real-time runtime)."
     );
 }
 

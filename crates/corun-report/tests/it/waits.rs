@@ -90,7 +90,7 @@ fn the_page_says_of_each_wait_what_the_screen_says() {
         section.contains("12,502\u{a0}µs from 1.23 s on: &lt;b&gt; (4101) on CPU 1, preempted"),
         "{section}"
     );
-    assert!(section.contains("its own CPU budget was used up"), "{section}");
+    assert!(section.contains("its CPU budget was used up"), "{section}");
     let none = corun_report::html::render(&report(Vec::clear));
     assert!(none.contains("No task of it waited for a CPU."), "{none}");
     let slots = timeline();
