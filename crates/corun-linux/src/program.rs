@@ -40,6 +40,9 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
         script(&words())
     } else if EMULATORS.iter().any(|name| comm.starts_with(name)) {
         guest(&words())
+    } else if comm.trim().is_empty() {
+        // It has taken its own name away.
+        words().first().and_then(|first| base(first))
     } else if comm.starts_with("memfd:") || is_number && is_in_memory() {
         words().first().and_then(|first| base(first)).filter(|name| !name.starts_with("memfd:"))
     } else {
@@ -90,6 +93,25 @@ fn ends_with(command: &[String], started: &[String], comm: &str) -> bool {
     let is_end =
         |words: &[String]| !words.is_empty() && words.len() < command.len() && command.ends_with(words);
     is_end(started) || as_script.is_some_and(is_end)
+}
+
+/// What a process was started as; nothing where that cannot be read.
+pub fn command(root: &Root, pid: u32) -> Vec<String> {
+    command_line(root, pid).unwrap_or_default()
+}
+
+/// Whether a command tells its program to run one of this name: `nohup nice ./job` does so with `nice` and with `job`.
+pub fn is_told(command: &[String], comm: &str) -> bool {
+    /// The kernel keeps so much of a name.
+    const LONGEST: usize = 15;
+    let is_it = |name: String| name == comm || comm.len() == LONGEST && name.starts_with(comm);
+    !comm.is_empty() && command.iter().skip(1).filter_map(|word| base(word)).any(is_it)
+}
+
+/// Whether a command, which may be the end of another's, starts an interpreter of this name with a script.
+pub fn has_script(command: &[String], interpreter: &str) -> bool {
+    let is_its = |word: &String| base(word).is_some_and(|name| name == interpreter);
+    command.iter().position(is_its).is_some_and(|at| script(&command[at..]).is_some())
 }
 
 /// The children of a process's first thread; none where the kernel does not list them.
@@ -175,6 +197,38 @@ mod tests {
             assert_eq!(name(&root, 1, comm), called, "{words:?}");
         }
         assert_eq!(name(&root, 2, "bash"), "bash", "it has gone");
+    }
+
+    #[test]
+    fn who_has_taken_its_own_name_away_is_called_by_what_it_was_started_as() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        std::fs::create_dir_all(root.path("/proc/1")).unwrap();
+        std::fs::write(root.path("/proc/1/cmdline"), "/opt/worker\0--all\0").unwrap();
+        for (comm, called) in [("", "worker"), ("   ", "worker"), ("\n", "worker"), ("x", "x")] {
+            assert_eq!(name(&root, 1, comm), called, "{comm:?}");
+        }
+        assert_eq!(name(&root, 2, ""), "", "it has gone");
+    }
+
+    #[test]
+    fn a_command_tells_its_program_to_run_what_its_further_words_name() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let command = words("nohup nice -n 5 /opt/a-job-with-a-long-name x");
+        for (comm, told) in
+            [("nice", true), ("a-job-with-a-lo", true), ("nohup", false), ("a-job", false), ("", false)]
+        {
+            assert_eq!(is_told(&command, comm), told, "{comm}");
+        }
+        let scripts = [
+            ("bash run.sh", true),
+            ("corun verify -- bash -x run.sh", true),
+            ("bash -c x", false),
+            ("make all", false),
+        ];
+        for (command, has) in scripts {
+            assert_eq!(has_script(&words(command), "bash"), has, "{command}");
+        }
     }
 
     /// Processes of one line: the leader, whom it started, and so on; each with its comm and command line.

@@ -59,13 +59,32 @@ struct Job {
     /// Programs that it was seen to run, other than its leader, while nobody knew of one that it was told to.
     met: Vec<Arc<str>>,
     is_told: bool,
+    /// Of one whose group does not tell what its leader executes: the command of the leader when it was named, and whether
+    /// the leader has been called so: before a command begins, its process is called as corun is.
+    command: Vec<String>,
+    has_begun: bool,
 }
 
 impl Job {
     /// One that was just named, and of which nothing else is known.
     fn new(group: u32, comm: [u8; 16], programs: Option<BTreeMap<String, u64>>) -> Job {
-        Job { group, comm, programs, met: Vec::new(), is_told: false }
+        Job { group, comm, programs, met: Vec::new(), is_told: false, command: Vec::new(), has_begun: false }
     }
+
+    /// Whether its leader, whose name is this by now, has executed what it was told to (`nohup nice ./job`, `bash -c 'exec ./job'`).
+    fn has_executed(&self, name: &str) -> bool {
+        let before = comm(&self.comm);
+        let is_shell = program::is_interpreter(&before) && !program::has_script(&self.command, &before);
+        !self.command.is_empty() && (is_shell && self.has_begun || program::is_told(&self.command, name))
+    }
+}
+
+/// A name as the kernel keeps it.
+fn as_comm(name: &str) -> [u8; 16] {
+    let mut comm = [0; 16];
+    let length = name.len().min(comm.len() - 1);
+    comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    comm
 }
 
 impl Tenancy {
@@ -106,13 +125,11 @@ impl Tenancy {
     pub(super) fn assign(&mut self, group: u32, name: TenantName) -> TenantId {
         self.assigned.insert(group, name.clone());
         let id = self.tenants.number(name);
-        if let Some(tenant) = self.tenants.get(id).filter(|tenant| leader(tenant).is_some()) {
-            let mut comm = [0; 16];
-            let length = tenant.name.len().min(comm.len() - 1);
-            comm[..length].copy_from_slice(&tenant.name.as_bytes()[..length]);
-            // Its own group does not tell how it is called.
-            let group = group::UNKNOWN;
-            self.jobs.insert(id, Job::new(group, comm, None));
+        if let Some((tenant, leader)) = self.tenants.get(id).and_then(|t| Some((t, leader(t)?))) {
+            // Its own group does not tell how it is called. Before a command begins, its process has that of corun, which ends with it.
+            let command = program::command(&self.root, leader);
+            let job = Job::new(group::UNKNOWN, as_comm(&tenant.name), None);
+            self.jobs.insert(id, Job { command, ..job });
         }
         id
     }
@@ -276,14 +293,24 @@ impl Tenancy {
         let mut asked = 0;
         for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.tenant) else { continue };
-            let is_known = *task.name == *comm(&job.comm) || job.met.contains(&task.name);
+            let is_as_named = *task.name == *comm(&job.comm);
+            job.has_begun |= is_as_named;
+            let is_known = is_as_named || job.met.contains(&task.name);
             // Who has ended cannot be asked: a storm of short commands costs nothing here.
             if !task.alive || job.is_told || is_known || job.met.len() >= MOST_MET || asked >= MOST_ASKED {
                 continue;
             }
-            job.met.push(task.name.clone());
             asked += 1;
-            let Some(leader) = self.tenants.get(task.tenant).and_then(leader) else { continue };
+            let Some(tenant) = self.tenants.get(task.tenant) else { continue };
+            let Some(leader) = leader(tenant) else { continue };
+            if task.id.0 == leader && job.has_executed(&task.name) {
+                job.comm = as_comm(&task.name);
+                let name = program::name(&self.root, leader, &task.name);
+                let name = TenantName { kind: tenant.kind, key: tenant.key.clone(), name, detail: None };
+                self.tenants.number(name);
+                continue;
+            }
+            job.met.push(task.name.clone());
             let run = program::wrapped_program(&self.root, leader, |pid| program::children(&self.root, pid));
             let Some((pid, called)) = run else { continue };
             let name = program::name(&self.root, pid, &called);
@@ -515,6 +542,44 @@ mod tests {
             tenancy.call_anew(&[task(tenant, "job", 5), task(watched, "worker", 5)], |_| job.comm);
         }
         assert_eq!((called(&tenancy), tenancy.cost().1), (["job".into(), "job".into()], asked + 2));
+    }
+
+    #[test]
+    fn a_command_that_is_watched_is_called_by_what_it_executes_in_its_place() {
+        use corun_model::TaskId;
+        // The command, what its first task was called one after another, and what the command is called then.
+        let cases: [(&[&str], &str, &[&str], &str); 9] = [
+            (&["corun", "profile", "--", "nohup", "./job", "9"], "nohup", &["nohup", "job"], "job"),
+            (&["taskset", "-c", "0", "nice", "/opt/job"], "taskset", &["nice", "job"], "job"),
+            (&["bash", "-c", "echo 1; exec ./job 9"], "bash", &["bash", "job"], "job"),
+            (&["corun", "verify", "--", "bash", "-c", "wait"], "bash", &["corun", "bash"], "bash"),
+            (&["nohup", "./build.sh"], "nohup", &["build.sh"], "build.sh"),
+            (&["setpriv", "a-program-with-a-long-name"], "setpriv", &["a-program-with-"], "a-program-with-"),
+            // What it calls itself, and what its script runs, is not what it was told to execute.
+            (&["./server", "--port", "80"], "server", &["main-loop"], "server"),
+            (&["bash", "./run.sh"], "bash", &["sleep"], "bash"),
+            (&["./job", "9"], "job", &["job"], "job"),
+        ];
+        for (command, name, seen, wanted) in cases {
+            let m = Machine::new();
+            put(&m.root, "/proc/80/cmdline", &format!("{}\0", command.join("\0")));
+            let mut tenancy = Tenancy::new(&m.root);
+            let watched = Subject::command(80, name).tenant().unwrap();
+            let tenant = tenancy.assign(group::FIRST + 9, watched);
+            for name in seen {
+                let task = TaskObservation {
+                    id: TaskId(80),
+                    name: (*name).into(),
+                    tenant,
+                    born_ns: 0,
+                    alive: true,
+                    last_cpu: None,
+                    account: Default::default(),
+                };
+                tenancy.call_anew(&[task], |_| [0; 16]);
+            }
+            assert_eq!(tenancy.tenant(tenant).unwrap().name, wanted, "{command:?}");
+        }
     }
 
     fn tenancy_comm(group: u32) -> [u8; 16] {
