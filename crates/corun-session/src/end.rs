@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::local_host::Watched;
 use crate::stop::Stop;
 use corun_linux::launch::Running;
+use corun_linux::{procfs, Root};
 use corun_model::{HostError, Observation, TaskId, TenantId};
 use std::time::Duration;
 
@@ -49,9 +50,21 @@ pub(crate) fn next_window<S, W, E: Into<Error>>(
     Some(window.map_err(E::into))
 }
 
+/// Limit: so many tasks are asked whether they are still there.
+const MOST_ASKED: usize = 64;
+
 /// How many tasks of a subject were there at the end of a window, other than the command itself.
 pub fn left_behind(seen: &Observation, subject: Option<TenantId>, command: TaskId) -> usize {
-    seen.tasks.iter().filter(|t| t.alive && Some(t.tenant) == subject && t.id != command).count()
+    let root = Root::new("/");
+    seen.tasks
+        .iter()
+        .filter(|t| t.alive && Some(t.tenant) == subject && t.id != command)
+        .enumerate()
+        // Whoever is ending leaves its CPU after its parent has been told, which may be after the command has ended.
+        .filter(|(n, t)| {
+            *n >= MOST_ASKED || procfs::process_stat(&root, t.id.0).is_ok_and(|stat| !stat.is_dead())
+        })
+        .count()
 }
 
 /// What ends a session.
@@ -111,12 +124,52 @@ impl EndConditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::observation::TaskObservation;
     use corun_model::{Host, Machine};
     use corun_sim::engine::Engine;
     use corun_sim::machine_file::MachineModel;
     use corun_sim::scenario::{Files, Participants, Scenario};
+    use std::process::Command;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn who_is_still_there_is_left_behind_and_who_is_ending_or_gone_is_not() {
+        let spawn = |program: &str, argument: &str| Command::new(program).arg(argument).spawn().unwrap();
+        let (mut runs, mut ended) = (spawn("sleep", "60"), spawn("true", ""));
+        // It has ended and is not waited for.
+        while !procfs::process_stat(&Root::new("/"), ended.id()).unwrap().is_dead() {
+            std::thread::yield_now();
+        }
+        let mut gone = spawn("true", "");
+        gone.wait().unwrap();
+        let subject = TenantId(7);
+        let task = |id: u32, tenant: TenantId, alive: bool| TaskObservation {
+            id: TaskId(id),
+            name: "job".into(),
+            tenant,
+            born_ns: 0,
+            alive,
+            last_cpu: None,
+            account: Default::default(),
+        };
+        let left = |tasks: &[TaskObservation]| {
+            let seen = Observation { tasks: tasks.to_vec(), ..Observation::default() };
+            left_behind(&seen, Some(subject), TaskId(1))
+        };
+        let counts = [
+            left(&[task(runs.id(), subject, true)]),
+            left(&[task(ended.id(), subject, true)]),
+            left(&[task(gone.id(), subject, true)]),
+            left(&[task(runs.id(), TenantId(8), true)]),
+            left(&[task(runs.id(), subject, false)]),
+            left(&[task(1, subject, true)]),
+        ];
+        runs.kill().unwrap();
+        runs.wait().unwrap();
+        ended.wait().unwrap();
+        assert_eq!(counts, [1, 0, 0, 0, 0, 0]);
+    }
 
     struct TwoCpus;
 
