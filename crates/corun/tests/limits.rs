@@ -76,6 +76,8 @@ fn refuse(calls: &'static [i64], errno: i32) -> Setting {
     })
 }
 
+const NO_PROC: &str = "mount -t tmpfs none /proc";
+
 /// A shell with mounts of its own, which changes something of them and becomes corun.
 fn with_mounts(name: &str, words: &'static [&'static str], script: &str) -> Limit {
     let script = format!("{script} && exec \"$0\" \"$@\"");
@@ -132,6 +134,7 @@ fn limits() -> Vec<Limit> {
     rows.push(with_mounts("a read-only /sys", &["read", "eBPF"], "mount -o remount,bind,ro /sys"));
     rows.push(with_mounts("no BTF", &["BTF", "eBPF"], "mount -t tmpfs none /sys/kernel/btf"));
     rows.push(with_mounts("an empty /sys", &["/sys"], "mount -t tmpfs none /sys"));
+    rows.push(with_mounts("no /proc", &["/proc"], NO_PROC));
     rows
 }
 
@@ -361,6 +364,23 @@ fn every_verb_under_every_limit_does_without_or_says_why_and_leaves_nothing() {
         faults.extend(left_behind(Path::new(top)).iter().map(|left| format!("{} is left", left.display())));
     }
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn doctor_finds_nothing_where_there_is_no_proc_and_says_so() {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: only root can mount");
+    }
+    let limit = with_mounts("no /proc", &["/proc"], NO_PROC);
+    match run(&limit, None, &["doctor"]) {
+        Err(e) => println!("skipped: it cannot be set here: {e}"),
+        Ok(output) => {
+            let output = output.expect("it ends");
+            assert_eq!((output.status.code(), fault(&limit, "doctor", &output)), (Some(1), None));
+            assert!(output.stdout.is_empty(), "{output:?}");
+        }
+    }
 }
 
 #[test]

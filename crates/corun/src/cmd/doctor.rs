@@ -6,7 +6,7 @@ use crate::target::SourceFlag;
 use crate::usage::{check_files, interrupted, stop_on_signals};
 use crate::values::length_ns;
 use corun_linux::doctor::{self, Probes};
-use corun_linux::Root;
+use corun_linux::{namespaces, Root};
 use corun_model::duration::human_ns;
 use corun_predict::MAX_DISTURBANCE;
 use corun_report::describe;
@@ -28,7 +28,7 @@ Examples:
                               the same for scripts (schema corun.noise/1)
 
 Nothing is changed. --noise keeps CPUs busy for as long as it measures, with ordinary threads that others share CPUs with.
-Exit status: 0, whatever is found.";
+Exit status: 0, whatever is found; 1 without /proc, which tells nearly all of it.";
 
 /// Tell what can be seen and done on this machine, and why not
 #[derive(Debug, clap::Args)]
@@ -63,6 +63,11 @@ fn noise_ns(text: &str) -> Result<u64, String> {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files(&args.json)?;
+    // Without it next to nothing can be told, and what was found would be wrong.
+    let root = Root::new("/");
+    if let Some(why) = namespaces::no_own_proc(&root).filter(|_| !root.has("/proc/stat")) {
+        anyhow::bail!("this machine cannot be examined: {}; {}", why.why, why.remedy);
+    }
     if let Some(length_ns) = args.noise {
         return measure_noise(&args, length_ns);
     }
