@@ -64,9 +64,11 @@ impl Ticks {
         }
     }
 
-    /// Whether they are all that a task does at the end of a stretch.
-    pub(super) fn are_a_habit(&self, ops: &[Op]) -> bool {
-        self.count >= HABIT && self.are_last(ops, None)
+    /// Whether they are all that a task does at the end of a stretch, where it waits for this, if it does.
+    pub(super) fn are_a_habit(&self, ops: &[Op], what: Option<For>) -> bool {
+        // One more has begun, and is not among the steps.
+        let has_begun = what == Some(self.what) && self.what != For::Sleep;
+        self.count + usize::from(has_begun) >= HABIT && self.are_last(ops, what)
     }
 
     /// Whether they went on until a task ended that ended then; what came after them is no tick.

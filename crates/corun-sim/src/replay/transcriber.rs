@@ -9,9 +9,12 @@
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
+mod limits;
+mod looks;
+
 use super::confining::Confining;
 use super::holding::Holding;
-use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
+use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
 use super::ticks::Ticks;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
@@ -190,7 +193,8 @@ impl Transcriber {
         for ix in 0..self.tasks.len() {
             let task = &self.tasks[ix];
             let timer = task.timer.filter(|_| task.state == State::Blocked);
-            if task.state == State::Blocked && goes_on && (all_sleep || timer.is_some()) {
+            let sleeps = timer.is_some() && task.what == Some(For::Sleep);
+            if task.state == State::Blocked && goes_on && (all_sleep || sleeps) {
                 // Nobody knows yet what it waits for. Where all wait, it is for something outside.
                 self.waited_outside(ix, at_ns, true);
                 self.tasks[ix].since_ns = at_ns;
@@ -249,34 +253,6 @@ impl Transcriber {
             .filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?)))
             .collect();
         transcript
-    }
-
-    /// Makes waits of the ticks of those who looked out for the end of another task.
-    fn find_lookouts(&mut self) {
-        for ix in 0..self.tasks.len() {
-            let Some(ticks) = self.tasks[ix].ticks else { continue };
-            let ops = &self.tasks[ix].script.ops;
-            let ended = |t: &Task| (t.state == State::Ended).then_some(t.since_ns);
-            let is_it = |t: &Task| ended(t).is_some_and(|ended_ns| ticks.are_until(ops, ended_ns));
-            let others = self.tasks.iter().enumerate().filter(|&(other, t)| other != ix && is_it(t));
-            let Some((other, _)) = others.max_by_key(|(_, t)| t.since_ns) else { continue };
-            let task = &mut self.tasks[ix];
-            let wait = task.waits;
-            (task.waits, task.ticks) = (wait + 1, None);
-            ticks.become_wait(&mut task.script.ops, wait);
-            self.tasks[other].script.ops.push(Op::Wake(ix, wait));
-        }
-    }
-
-    /// Takes the ticks away that some tasks end a stretch with, where another did something `late` in it: they went on because of that.
-    fn forget_habits(&mut self, late: &[bool]) {
-        let ticks = |t: &Task| t.ticks.filter(|ticks| ticks.are_a_habit(&t.script.ops));
-        let habits: Vec<Option<Ticks>> = self.tasks.iter().map(ticks).collect();
-        if habits.iter().zip(late).any(|(habit, late)| habit.is_none() && *late) {
-            for (task, habit) in self.tasks.iter_mut().zip(habits) {
-                habit.iter().for_each(|habit| habit.take_away(&mut task.script.ops));
-            }
-        }
     }
 
     fn take(&mut self, e: &Event) {
@@ -378,62 +354,6 @@ impl Transcriber {
             self.tick_all(now_ns);
             self.switched.push(Switched { cpu, is_on: true, between_ns: [self.now_ns, now_ns] });
             (self.cpus, self.unlisted) = (self.cpus.with(cpu), self.unlisted.with(cpu));
-        }
-    }
-
-    /// A task's budget is told. Those of its process have the same; so have others that had the same as it before, where the new one
-    /// is looser: they would not be stopped any more, so that it would never be told of them.
-    fn has_budget(&mut self, ix: Ix, budget: Option<Budget>, now_ns: u64) {
-        let Some(before) = self.tasks[ix].budget else {
-            (self.tasks[ix].budget, self.tasks[ix].script.budget) = (Some(budget), budget);
-            return;
-        };
-        if before == budget {
-            return;
-        }
-        let share =
-            |b: Option<Budget>| b.map_or(f64::INFINITY, |(quota, period)| quota as f64 / period as f64);
-        let is_looser = share(budget) > share(before);
-        let process = self.tasks[ix].script.process;
-        for ix in 0..self.tasks.len() {
-            let task = &mut self.tasks[ix];
-            let is_same = task.budget == Some(before) && task.state != State::Ended;
-            if is_same && (is_looser || task.script.process == process) {
-                task.budget = Some(budget);
-                self.limited(ix, Limit::Budget(budget), None, now_ns);
-            }
-        }
-    }
-
-    /// This budget cannot have held since then, so it holds for nobody who had it. Few programs take their own away.
-    fn has_gone(&mut self, budget: Budget, since_ns: u64) {
-        for ix in 0..self.tasks.len() {
-            let task = &mut self.tasks[ix];
-            if task.budget == Some(Some(budget)) && task.state != State::Ended {
-                task.budget = Some(None);
-                self.is_limited(ix, Limit::Budget(None), Some(By::Others), since_ns);
-            }
-        }
-    }
-
-    /// A task has another limit, since it last ran or before that.
-    fn limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, now_ns: u64) {
-        self.flush(ix, now_ns);
-        self.is_limited(ix, limit, by, now_ns);
-    }
-
-    /// The same of one whose steps are closed.
-    fn is_limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, at_ns: u64) {
-        let at_ns = at_ns.saturating_sub(self.begin_ns.unwrap_or(at_ns));
-        let change = Op::Limit(Change { limit, at_ns, by });
-        let task = &mut self.tasks[ix];
-        let last = task.script.ops.len().saturating_sub(1);
-        match task.script.ops.last() {
-            // It had it already when it was woken.
-            Some(Op::Wait(_) | Op::Outside(_)) if task.timer.is_none() => {
-                task.script.ops.insert(last, change);
-            }
-            _ => task.script.ops.push(change),
         }
     }
 

@@ -387,6 +387,23 @@ fn a_stretch_of_a_run_is_as_long_as_who_computes_takes_whoever_looks_around_mean
 }
 
 #[test]
+fn who_waits_with_a_time_limit_keeps_no_stretch_in_which_another_computes() {
+    // The thread that waits, and what it waits for; how long the stretch would have taken alone.
+    for (what, truth) in [(For::Futex(64), 80.0), (For::Poll, 80.0), (For::Sleep, 150.0)] {
+        let mut tape = Tape::new();
+        tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+        tape.sleeps_until(0.02, 2, 5_000.0, false).waits(0.03, 2, what);
+        beside_a_loop(&mut tape, 1);
+        let log = tape.log(2);
+        let events = log.events.iter().copied().filter(|e| e.t_ns < 150 * MS).collect();
+        let mut transcriber = Transcriber::default();
+        transcriber.push(&RunLog { end_ns: 150 * MS, events, ..log.clone() });
+        let (_, [_, likely, _]) = told(&transcriber.so_far(false));
+        assert!((likely - truth).abs() < 1.0, "{what:?}: {likely}");
+    }
+}
+
+#[test]
 fn a_paced_program_that_is_always_late_would_be_in_time() {
     let (lasted, [_, likely, _]) = replayed(&paced(true), 1);
     assert!(lasted > 215.0 && (likely - 200.0).abs() < 0.1, "{lasted} {likely}");
