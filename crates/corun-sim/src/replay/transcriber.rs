@@ -23,10 +23,12 @@ use std::collections::BTreeMap;
 
 /// How long it takes from a wake-up to running where nobody told of the latter, in nanoseconds.
 const ABOUT_NS: u64 = 20_000;
-/// Who did something in this share of a stretch at its end has kept it from being over before.
-const LATE: f64 = 0.05;
 /// A timer's interrupt comes so long after its deadline at most, in nanoseconds; what wakes the sleeper then is the timer.
 const TIMER_NS: u64 = 1_000_000;
+/// The kernel lets timers end at once with others, as much before the last moment that it is told of, in nanoseconds: twice
+/// what it does by default, or this part of the length of a poll.
+const SLACK_NS: u64 = 100_000;
+const SLACK_OF_POLL: u64 = 1_000;
 
 /// Makes scripts of a run log.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +105,12 @@ struct Timer {
     at: usize,
     called_ns: u64,
     deadline_ns: u64,
+}
+
+impl Timer {
+    fn slack_ns(&self) -> u64 {
+        SLACK_NS.max(self.deadline_ns.saturating_sub(self.called_ns) / SLACK_OF_POLL)
+    }
 }
 
 /// How long any task of a process wanted a CPU in vain, while the program had fewer than it may have.
@@ -186,9 +194,7 @@ impl Transcriber {
         let goes_on = !is_over && self.tasks.iter().any(|t| t.state != State::Ended);
         let end_ns = if goes_on { at_ns } else { self.active_ns.max(start_ns) };
         self.tick_all(at_ns);
-        let late_ns = end_ns - ((end_ns - start_ns) as f64 * LATE) as u64;
-        let is_late = |t: &Task| matches!(t.state, State::Running | State::Ready) || t.since_ns >= late_ns;
-        let late: Vec<bool> = self.tasks.iter().map(is_late).collect();
+        let late = self.late(start_ns, end_ns);
         let all_sleep = !self.tasks.iter().any(|t| matches!(t.state, State::Running | State::Ready));
         for ix in 0..self.tasks.len() {
             let task = &self.tasks[ix];
@@ -490,7 +496,7 @@ impl Transcriber {
         let begin_ns = self.begin_ns.unwrap_or(now_ns);
         let what = self.tasks[ix].what;
         let timer = self.tasks[ix].timer;
-        let is_time = timer.is_some_and(|t| now_ns >= t.deadline_ns || is_cut);
+        let is_time = timer.is_some_and(|t| now_ns + t.slack_ns() >= t.deadline_ns || is_cut);
         if !is_time {
             self.drop_timer(ix);
         }

@@ -4,7 +4,17 @@ use super::super::script::Op;
 use super::super::ticks::Ticks;
 use super::{State, Task, Transcriber};
 
+/// Who did something in this share of a stretch at its end has kept it from being over before.
+const LATE: f64 = 0.05;
+
 impl Transcriber {
+    /// Which tasks did something late in a stretch.
+    pub(super) fn late(&self, start_ns: u64, end_ns: u64) -> Vec<bool> {
+        let late_ns = end_ns - ((end_ns - start_ns) as f64 * LATE) as u64;
+        let is_late = |t: &Task| matches!(t.state, State::Running | State::Ready) || t.since_ns >= late_ns;
+        self.tasks.iter().map(is_late).collect()
+    }
+
     /// Makes waits of the ticks of those who looked out for the end of another task.
     pub(super) fn find_lookouts(&mut self) {
         for ix in 0..self.tasks.len() {
