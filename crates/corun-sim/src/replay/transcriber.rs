@@ -514,8 +514,10 @@ impl Transcriber {
                 task.ticks = Ticks::and(task.ticks, &task.script.ops[..=timer.at], what, last_ns);
             }
             _ => {
-                // What was asked of a device takes its time from when it was asked.
-                let ends = if what == Some(For::Device) { Ends::AfterItsLength } else { Ends::Either };
+                // What was asked of a device takes its time from when it was asked. So does what the kernel does as it ends a task, whose
+                // last call may have been of a futex: nobody's is at address 0.
+                let has_length = matches!(what, Some(For::Device | For::Futex(0)));
+                let ends = if has_length { Ends::AfterItsLength } else { Ends::Either };
                 task.script.ops.push(Op::Outside(Outside { lasted_ns, until_ns, ends, is_sleep: false }));
             }
         }

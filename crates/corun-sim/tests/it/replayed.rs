@@ -424,6 +424,16 @@ fn a_client_that_waits_for_somebody_elses_server_lies_between_both_ends() {
 }
 
 #[test]
+fn what_the_kernel_does_to_end_a_task_takes_its_time_whenever_that_is() {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    beside_a_loop(&mut tape, 1);
+    tape.waits(600.0, 1, For::Futex(0)).woken(602.0, 1, 99).ends(602.0, 1);
+    let (_, [least, likely, most]) = replayed(&tape, 1);
+    assert_eq!((least, likely, most), (302.0, 302.0, 302.0));
+}
+
+#[test]
 fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
     // Two threads; one is off its CPU every other 10 ms, and the other spins meanwhile.
     let mut tape = Tape::new();
