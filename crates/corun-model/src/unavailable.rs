@@ -123,6 +123,10 @@ whats! {
     WakeUps = "wake-ups",
     /// The same, as measured before a run.
     WakeUpTime = "what a wake-up takes",
+    /// That it is as fast in one second as in the next.
+    SteadySpeed = "steady speed",
+    /// On which CPUs its tasks would be alone.
+    Placement = "placement",
     /// Windows in which the subject ran alone.
     DedicatedWindows = "dedicated windows",
     /// What a run took in joules, of a modelled machine or of this one.

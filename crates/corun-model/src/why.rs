@@ -181,6 +181,18 @@ pub enum Why {
         /// A replay stands in for them, instead of the ledger.
         by_replay: bool,
     },
+    /// It was fast or slow for seconds at a time.
+    FastOrSlowForLong,
+    /// Alone its speed depends on how many CPUs its tasks are on, which differed.
+    OneOfSeveralPlacements {
+        /// By so much of the slowdown, in percent.
+        percent: u64,
+    },
+    /// In dedicated windows its tasks were on fewer CPUs than alongside others.
+    AnotherPlacement {
+        /// That makes so much of the slowdown, in percent.
+        percent: u64,
+    },
     /// Nobody measured what a wake-up takes, and it matters.
     WakeUpsNotMeasured,
     /// The run cannot be replayed.

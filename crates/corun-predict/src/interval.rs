@@ -6,13 +6,17 @@
 //! (Quenouille 1949, Tukey 1958). The logarithm makes twice as slow and half as slow equally far from 1. Errors of
 //! dedicated and shared windows add in squares; Student's t with the fewer degrees of freedom gives the width.
 //!
+//! A program may be fast or slow for seconds at a time, as when the kernel leaves two of its threads on one CPU. Then neighbours are alike and there are
+//! fewer windows than it seems. So batches are merged two by two as long as the variance between the longer ones exceeds that within them by
+//! more than chance (Flyvbjerg and Petersen 1989, with the F test of an analysis of variance).
+//!
 //! To this comes what no sub-window shows: that the method itself is not exact and that the rest of a run is not like its
 //! beginning. That error, as a standard deviation of the logarithm, is the caller's; how often intervals hold the
 //! outcome is measured on modelled runs (`docs/accuracy.md`).
 
 use crate::definitions::CONFIDENCE;
 use crate::useful_work::Window;
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 /// Limit: most batches.
 pub const BATCHES: usize = 16;
@@ -77,6 +81,34 @@ pub fn jackknife(batches: &[Window], value: impl Fn(&Window) -> Option<f64>) -> 
     Some(Spread { error: (squares * (n - 1) as f64 / n as f64).sqrt(), degrees: n - 1 })
 }
 
+/// The spread of the logarithm of `value` over windows that follow each other, and whether it is fast or slow for longer than a batch.
+/// `None`: as [`jackknife`].
+pub fn spread(windows: &[Window], value: impl Fn(&Window) -> Option<f64>) -> Option<(Spread, bool)> {
+    let mut parts = batches(windows.iter());
+    let count = parts.len();
+    let each = jackknife(&parts, &value)?;
+    let mut found = (each, false);
+    while parts.len() / 2 > FEWEST {
+        parts = parts.chunks(2).map(Window::sum).collect();
+        let Some(longer) = jackknife(&parts, &value) else { break };
+        if differ(longer, each, count) {
+            found = (longer, true);
+        }
+    }
+    Some(found)
+}
+
+/// Whether batches differ by more than chance makes of the shorter ones in them, of which there are `count`: standard errors of
+/// the same mean, by either.
+fn differ(batches: Spread, each: Spread, count: usize) -> bool {
+    let (between, all, n) = (batches.degrees as f64, each.degrees as f64, count as f64);
+    let within = all - between;
+    // Sums of squares: of all, and of those between batches.
+    let (all, between_all) = (all * n * each.error.powi(2), between * n * batches.error.powi(2));
+    let f = (between_all / between) / ((all - between_all).max(0.0) / within);
+    FisherSnedecor::new(between, within).is_ok_and(|by_chance| f > by_chance.inverse_cdf(CONFIDENCE))
+}
+
 /// The interval of this confidence around a slowdown: sampling errors, and the method's own.
 pub fn interval(slowdown: f64, sampling: Spread, method_error: f64, confidence: f64) -> [f64; 2] {
     let chance = quantile(sampling.degrees, confidence) * sampling.error;
@@ -136,6 +168,26 @@ mod tests {
         assert!((spread.error - (variance / n).sqrt() / 10.0).abs() < 1e-12);
         assert_eq!(spread.degrees, 3);
         assert_eq!(jackknife(&windows[..2], |_| Some(1.0)), None);
+    }
+
+    /// Windows of which so many in a row compute for 2 and for 6 of 10 in turn, give or take 1.
+    fn in_turn(windows: u64, row: u64) -> Vec<Window> {
+        let compute_ns =
+            |i: u64| if (i / row).is_multiple_of(2) { 2.0 } else { 6.0 } + [0.0, 1.0, -1.0][i as usize % 3];
+        (0..windows).map(|i| window(i * 10, compute_ns(i))).collect()
+    }
+
+    #[test]
+    fn a_program_that_is_slow_for_long_and_fast_for_long_has_been_seen_but_a_few_times() {
+        let of = |row| spread(&in_turn(32, row), |w| Some(w.total().compute_ns / w.wall_ns)).unwrap();
+        let (changes, lasts) = (of(1), of(8));
+        assert!(!changes.1 && lasts.1, "{changes:?} {lasts:?}");
+        assert_eq!((changes.0.degrees, lasts.0.degrees), (15, 3));
+        // Four times 8 windows, two of either kind.
+        assert!((lasts.0.error / (2.0 / 4.0 / 3.0f64.sqrt()) - 1.0).abs() < 0.2, "{lasts:?}");
+        assert_eq!(spread(&in_turn(2, 1), |_| Some(1.0)), None);
+        assert_eq!(spread(&in_turn(6, 3), |_| Some(1.0)).unwrap().0.degrees, 5, "too few to be merged");
+        assert!(!spread(&in_turn(32, 8), |_| Some(1.0)).unwrap().1, "nothing differs");
     }
 
     #[test]

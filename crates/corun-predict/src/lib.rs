@@ -20,6 +20,7 @@
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`reach`] | which CPUs its tasks may use |
+//! | `placement` | on how many they were, and whether that decides how fast it is |
 //! | [`recorded`] | a window as `corun predict --record` keeps it |
 //! | `sound` | whether a window that was read from a file can have been measured |
 //! | [`schedule`] | when to open dedicated windows, which count, when to give up |
@@ -61,6 +62,7 @@ pub mod hypervisor;
 pub mod interval;
 pub mod loss;
 pub mod phases;
+mod placement;
 pub mod predictor;
 pub mod reach;
 pub mod recorded;

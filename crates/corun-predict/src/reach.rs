@@ -1,4 +1,4 @@
-//! Which CPUs a program's tasks may use, and for how long others were busy there.
+//! Which CPUs a program's tasks may use, for how long others were busy there, and on how many the tasks were.
 //!
 //! A co-runner on a CPU that no task of the program may use takes nothing from it, and a task queues only for CPUs that it may
 //! use. So tasks fall into **groups**: tasks are in one group when one may use a CPU that the other may use, too, or both
@@ -12,7 +12,10 @@
 //! Where a host does not say what a task may use, it is taken to be what the program's other tasks may, and where it says so
 //! of none, the whole machine.
 
+use crate::counted::Counted;
 use corun_model::limits::TaskLimits;
+use corun_model::observation::TaskObservation;
+use corun_model::worker::is_worker;
 use corun_model::{Observation, TaskId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -298,9 +301,23 @@ impl Reach {
     }
 }
 
+/// On how many CPUs the subject's workers last were, as an amount per time; nothing where that is not known.
+pub(crate) fn placed(seen: &Observation, subject: TenantId) -> Counted {
+    let own = || seen.tasks.iter().filter(|t| t.tenant == subject);
+    let on_cpu_ns = |t: &TaskObservation| t.account.ledger.on_cpu_ns() as f64;
+    let most = own().map(on_cpu_ns).fold(0.0, f64::max);
+    let workers = own().filter(|t| t.alive && is_worker(on_cpu_ns(t), most));
+    let cpus: Option<BTreeSet<_>> = workers.map(|t| t.last_cpu).collect();
+    let wall_ns = seen.window_ns() as f64;
+    let cpus = cpus.filter(|cpus| !cpus.is_empty()).map(|cpus| cpus.len() as f64 * wall_ns);
+    Counted::of(cpus, wall_ns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::observation::Account;
+    use corun_model::{CpuId, Ledger, Parts};
 
     fn set(cpus: &[u32]) -> Set {
         cpus.iter().copied().collect()
@@ -366,5 +383,31 @@ mod tests {
         assert_eq!(reach.count(&set(&[0, 7]), 100.0, 2), 2.0, "one that is not shown is there");
         assert_eq!(reach.others_ns(&set(&[0, 7]), 30.0), None);
         assert_eq!(Reach::default().count(&set(&[]), 100.0, 2), 2.0);
+    }
+
+    #[test]
+    fn the_cpus_of_workers_count_and_those_of_helpers_do_not() {
+        let task = |id: u32, compute_ns: u64, cpu: Option<u32>| TaskObservation {
+            id: TaskId(id),
+            name: "t".into(),
+            tenant: TenantId(u32::from(id > 8)),
+            born_ns: 0,
+            alive: id != 5,
+            last_cpu: cpu.map(CpuId),
+            account: Account {
+                ledger: Ledger::new(Parts { compute_ns, ..Parts::default() }, compute_ns).unwrap(),
+                ..Account::default()
+            }
+            .into(),
+        };
+        let seen = |tasks: &[TaskObservation]| {
+            let seen = Observation { end_ns: 100, tasks: tasks.to_vec(), ..Observation::default() };
+            placed(&seen, TenantId(0)).rate()
+        };
+        let (a, b, same) = (task(1, 50, Some(0)), task(2, 40, Some(1)), task(3, 40, Some(1)));
+        let (helper, ended, other) = (task(4, 5, Some(2)), task(5, 50, Some(3)), task(9, 50, Some(4)));
+        assert_eq!(seen(&[a.clone(), b, same, helper, ended, other]), Some(2.0));
+        assert_eq!(seen(&[a, task(2, 40, None)]), None, "of one it is not known");
+        assert_eq!(seen(&[]), None);
     }
 }

@@ -67,7 +67,7 @@ impl Window {
         self.start_ns < self.end_ns
             && self.wall_ns >= 1.0
             && is_amount(self.wall_ns)
-            && is_amount(self.corunners_ns)
+            && [self.corunners_ns, self.placed.sum, self.placed.in_ns].into_iter().all(is_amount)
             && self.culprits.values().all(|ns| is_amount(*ns))
             && (1..=MOST_CPUS).contains(&self.cpus)
             && self.tasks.values().chain([&self.unlisted]).all(Spent::is_sound)

@@ -19,8 +19,9 @@ use crate::counterfactual::Counterfactual;
 use crate::dedicated::{self, Speed};
 use crate::definitions::NEGLIGIBLE;
 use crate::estimate::{Assignment, CannotTell, Method, Waited, Way};
-use crate::interval::{batches, jackknife, Spread, FEWEST};
+use crate::interval::{self, Spread, FEWEST};
 use crate::loss;
+use crate::placement::Placement;
 use crate::steps::goes_in_steps;
 use crate::stretch_estimate::{no_dedicated, parts_of, Rule, StretchEstimate};
 use crate::switch_cost::switch_cost_ns;
@@ -156,10 +157,13 @@ impl Stretch<'_> {
             missing.insert(no_memory(&shared.total(), Why::SpinningHidesStalls));
         }
         missing.extend(wake_ups::unknown(alone, self.wake_up_ns));
-        let bias = REST_OF_RUN.min(self.at_stake(shared, slowdown));
+        missing.extend(unsteady(spread));
+        let placement = Placement::of(self.dedicated, self.shared, |w| speed.rate(w));
+        missing.extend(placement.unknown());
+        let bias = REST_OF_RUN.min(self.at_stake(shared, slowdown)).hypot(placement.error());
         Ok(StretchEstimate {
             wall_ns: shared.wall_ns,
-            evidence: Evidence::new(slowdown, spread, bias, parts),
+            evidence: Evidence::new(slowdown, spread.map(|(spread, _)| spread), bias, parts),
             least: slowdown,
             method: Method::Dedicated,
             slowest,
@@ -169,22 +173,22 @@ impl Stretch<'_> {
     }
 
     /// How far chance may have moved a slowdown, through the windows of either kind: those of the other stay together, as
-    /// their sum. Of a few dedicated windows that is told by all there are.
+    /// their sum. Of a few dedicated windows that is told by all there are. And whether shared windows are alike for long.
     fn spread_of(
         &self,
-        alone: &Window,
+        alone_sum: &Window,
         shared: &Window,
         slowdown: impl Fn(&Window, &Window) -> Option<f64>,
-    ) -> Option<Spread> {
-        let of_alone = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| slowdown(w, shared));
-        let of_beside = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| slowdown(alone, w));
-        let alone = of_alone(self.dedicated).or_else(|| {
-            let all = of_alone(self.all_dedicated)?;
+    ) -> Option<(Spread, bool)> {
+        let of_alone = |windows: &[Window]| interval::spread(windows, |w| slowdown(w, shared));
+        let alone = of_alone(self.dedicated).map(|(spread, _)| spread).or_else(|| {
+            let (all, _) = of_alone(self.all_dedicated)?;
             let more = self.all_dedicated.len() as f64 / self.dedicated.len() as f64;
             Some(Spread { error: all.error * more.sqrt(), ..all })
         })?;
-        let beside = of_beside(self.shared)?;
-        Some(Spread { error: alone.error.hypot(beside.error), degrees: alone.degrees.min(beside.degrees) })
+        let (beside, lasts) = interval::spread(self.shared, |w| slowdown(alone_sum, w))?;
+        let (error, degrees) = (alone.error.hypot(beside.error), alone.degrees.min(beside.degrees));
+        Some((Spread { error, degrees }, lasts))
     }
 
     /// By how much a method can be wrong at all, as a logarithm: what was found, or may at most have been taken; and the
@@ -230,11 +234,16 @@ impl Estimator for LedgerAndReplay {
         let unknown = (WAITS_OF_ITS_OWN * (1.0 - WAITS_OF_ITS_OWN)).sqrt();
         let between_bounds = unknown * (slowdown / unbound).ln();
         let bias = REST_OF_RUN.min(of.at_stake(shared, slowdown)).hypot(between_bounds);
-        let spread = jackknife(&batches(of.shared.iter()), of_window);
+        let spread = interval::spread(of.shared, of_window);
         let dedicated = of.all_dedicated.len();
         let by_sums = StretchEstimate {
             wall_ns: shared.wall_ns,
-            evidence: Evidence::new(slowdown, spread, bias, parts_of(&loss, slowdown)),
+            evidence: Evidence::new(
+                slowdown,
+                spread.map(|(spread, _)| spread),
+                bias,
+                parts_of(&loss, slowdown),
+            ),
             least: loss.slowdowns()[0].min(slowdown),
             method: Method::Ledger,
             slowest: of.apart(shared).then_some(found.slowest),
@@ -244,11 +253,19 @@ impl Estimator for LedgerAndReplay {
             ]
             .into_iter()
             .chain(wake_ups::unknown(shared, of.wake_up_ns))
+            .chain(unsteady(spread))
             .collect(),
             rules: vec![(of.begin_ns(), Rule::Ledger(hints, 1.0))],
         };
         Ok(if is_static { by_sums } else { by_sums.by_evidence(&loss, dedicated) })
     }
+}
+
+/// That it is fast or slow for long, where that makes it less sure.
+fn unsteady(spread: Option<(Spread, bool)>) -> Option<Unavailable> {
+    spread
+        .filter(|(spread, lasts)| *lasts && spread.error > NEGLIGIBLE)
+        .map(|_| Unavailable { what: What::SteadySpeed, why: Why::FastOrSlowForLong })
 }
 
 /// Why there is no memory part. `counted`: why not although events were counted.

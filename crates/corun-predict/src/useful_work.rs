@@ -15,7 +15,7 @@
 //! left out of it where it can be inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
-use crate::reach::Reach;
+use crate::reach::{placed, Reach};
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::worker::is_worker;
@@ -245,6 +245,9 @@ pub struct Window {
     /// Which of them the tasks may use.
     #[serde(default)]
     pub reach: Reach,
+    /// On how many its workers were at the ends of observations, by the time that each was long.
+    #[serde(default)]
+    pub placed: Counted,
     /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
     #[serde(default, with = "by_culprit", skip_serializing_if = "BTreeMap::is_empty")]
     pub culprits: BTreeMap<Option<TenantId>, f64>,
@@ -278,6 +281,7 @@ impl Window {
             wall_ns: seen.window_ns() as f64,
             cpus: seen.cpus.len(),
             reach: Reach::of(seen, subject),
+            placed: placed(seen, subject),
             ..Window::default()
         };
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
@@ -333,6 +337,7 @@ impl Window {
         self.corunners_ns += o.corunners_ns;
         self.cpus = self.cpus.max(o.cpus);
         self.reach.add(&o.reach, ahead_ns);
+        self.placed = self.placed.plus(o.placed);
         o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
         if self.tasks.len() > MOST_TASKS {
             let mut lives_ns: Vec<f64> = self.tasks.values().map(|s| s.life_ns).collect();

@@ -105,8 +105,12 @@ fn intervals_hold_the_outcome_about_as_often_as_they_say() {
     let found: Vec<Outcome> = cases.par_iter().map(run).collect();
     let covered = found.iter().filter(|o| o.is_covered()).count() as f64 / found.len() as f64;
     assert!(covered >= 0.85, "{covered} of {}", found.len());
-    let widths = found.iter().map(|o| o.estimate.interval[1] / o.estimate.interval[0] - 1.0);
-    let width = widths.sum::<f64>() / found.len() as f64;
+    // Who says that the windows cannot tell may be as wide as it likes, but that is seldom.
+    let is_plain = |o: &&Outcome| o.estimate.unavailable.iter().all(|u| u.what != What::SteadySpeed);
+    let plain: Vec<&Outcome> = found.iter().filter(is_plain).collect();
+    assert!(plain.len() * 10 >= found.len() * 8, "only {} of {} are sure", plain.len(), found.len());
+    let widths = plain.iter().map(|o| o.estimate.interval[1] / o.estimate.interval[0] - 1.0);
+    let width = widths.sum::<f64>() / plain.len() as f64;
     assert!(width < 0.5, "intervals that are {width} wide would hold anything");
 }
 

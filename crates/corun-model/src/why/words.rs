@@ -168,6 +168,21 @@ impl Display for Why {
                     false => "is derived from its ledger; the interval is wider",
                 }
             }
+            Why::FastOrSlowForLong => {
+                "it was fast or slow for seconds at a time, so what was seen is worth a few windows, and the interval is wider"
+            }
+            Why::OneOfSeveralPlacements { percent } => {
+                return write!(
+                    f,
+                    "alone its speed goes with how many CPUs its threads are on, and a run may keep any; the slowdown may be {percent} % more or less"
+                )
+            }
+            Why::AnotherPlacement { percent } => {
+                return write!(
+                    f,
+                    "in dedicated windows its threads were on fewer CPUs than alongside others, so a run alone may be {percent} % faster or slower"
+                )
+            }
             Why::WakeUpsNotMeasured => {
                 "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; \
                  measure it on the idle machine, or say it"
