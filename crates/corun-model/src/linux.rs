@@ -14,6 +14,9 @@ impl Linux {
     /// The first that schedules by EEVDF.
     pub const FIRST_EEVDF: Linux = Linux(6, 6);
 
+    /// The last that schedules by CFS.
+    pub const LAST_CFS: Linux = Linux(6, 5);
+
     /// Those that stretch the lag of a group which runs when they re-weight it, so that groups do not get what their weights
     /// say: seen under 6.16.12 and 6.18.44, whose arithmetic is that of all since 6.13, and mended under 7.3.4.
     pub const STRETCH_WHO_RUNS: RangeInclusive<Linux> = Linux(6, 13)..=Linux(6, 18);

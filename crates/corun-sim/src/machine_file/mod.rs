@@ -7,7 +7,7 @@
 
 mod read;
 
-use corun_model::Machine;
+use corun_model::{Linux, Machine};
 use thiserror::Error;
 
 /// A modelled machine.
@@ -44,6 +44,8 @@ pub struct MachineModel {
     pub smt: Smt,
     /// What the kernel's own work costs.
     pub costs: Costs,
+    /// The release of Linux whose CFS places and balances there; `None`: the last with CFS.
+    pub linux: Option<Linux>,
     /// Power by state; `None`: the machine's energy is unknown.
     pub power: Option<Power>,
     /// Figures that neither a file nor a measurement gave, as `section.field`: they have their defaults.
@@ -295,6 +297,7 @@ impl MachineModel {
                 ..costs
             },
             smt: Smt::default(),
+            linux: None,
             power: None,
             assumed: Vec::new(),
             machine,

@@ -5,7 +5,7 @@ use super::{BadScenario, Runs, Scenario, TenantSpec};
 use crate::cpu_set::CpuSet;
 use crate::engine::{Engine, Setup, TenantSetup};
 use crate::program::Plan;
-use crate::sched::{Cfs, Eevdf, FairOptions, Scheduler, XenCredit};
+use crate::sched::{Cfs, Eevdf, FairOptions, Kernel, Scheduler, VintageCfs, XenCredit};
 use crate::streams::Streams;
 use corun_model::duration::human_ns;
 use corun_model::Linux;
@@ -151,7 +151,10 @@ impl Scenario {
                 let base = self.scheduler.base_slice.map(|t| t.0);
                 Box::new(Eevdf::new(machine, opts, base, streams))
             }
-            SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, streams)),
+            SchedulerKind::Cfs => match self.scheduler.linux.or(self.machine.linux).and_then(Kernel::of) {
+                Some(kernel) => Box::new(VintageCfs::new(machine, opts, kernel, streams)),
+                None => Box::new(Cfs::new(machine, opts, streams)),
+            },
             SchedulerKind::XenCredit => {
                 let first = self.scheduler.first_slice.unwrap_or_default();
                 Box::new(XenCredit::new(machine, first, streams.stream("slices")))

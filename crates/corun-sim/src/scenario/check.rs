@@ -4,6 +4,7 @@
 use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Runs, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
+use crate::sched::Kernel;
 use corun_model::duration::human_ns;
 use corun_model::workload::{read_file, BadKey, Mapping, Program, Workload};
 use corun_model::{CpuId, Linux};
@@ -173,15 +174,8 @@ impl Reader<'_> {
             if scheduler.name != SchedulerKind::XenCredit && scheduler.first_slice.is_some() {
                 return Err(self.at(at, "only xen-credit has a first-slice; leave it out"));
             }
-            match scheduler.linux {
-                Some(_) if scheduler.name != SchedulerKind::Eevdf => {
-                    return Err(self.at(at, "linux is the release whose eevdf is meant; leave it out"));
-                }
-                Some(linux) if linux < Linux::FIRST_EEVDF => {
-                    let what = "eevdf came with Linux 6.6; give a later release, or name = \"cfs\"";
-                    return Err(self.at(at, what));
-                }
-                _ => {}
+            if let Some(what) = scheduler.linux.and_then(|linux| no_such_linux(scheduler.name, linux)) {
+                return Err(self.at(at, what));
             }
             match scheduler.newidle_ratio {
                 Some(_) if scheduler.name != SchedulerKind::Eevdf => {
@@ -475,6 +469,22 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Why a scheduler has no such release, in a sentence; `None`: it has.
+fn no_such_linux(scheduler: SchedulerKind, linux: Linux) -> Option<&'static str> {
+    match scheduler {
+        SchedulerKind::Eevdf if linux < Linux::FIRST_EEVDF => {
+            Some("eevdf came with Linux 6.6; give a later release, or name = \"cfs\"")
+        }
+        SchedulerKind::Cfs if linux != Linux::LAST_CFS && Kernel::of(linux).is_none() => Some(
+            "cfs is modelled as in Linux 2.6.32, 3.8, 3.14 and 6.5; give one of these, or leave linux out",
+        ),
+        SchedulerKind::XenCredit => {
+            Some("linux is a release of Linux, which xen-credit is not part of; leave it out")
+        }
+        _ => None,
     }
 }
 

@@ -88,7 +88,7 @@ impl SchedulerKind {
 pub struct SchedulerFile {
     /// Which (eevdf).
     pub name: SchedulerKind,
-    /// EEVDF: whose; absent: [`Linux::USUAL`].
+    /// EEVDF: whose; absent: [`Linux::USUAL`]. CFS: whose placement and balancing; absent: the machine's.
     pub linux: Option<Linux>,
     /// EEVDF: the base slice; absent: 0.7 ms × (1 + log2 CPUs).
     pub base_slice: Option<Time>,

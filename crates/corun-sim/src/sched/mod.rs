@@ -8,8 +8,9 @@ mod fair;
 mod xen_credit;
 mod xen_places;
 
-pub use fair::cfs::Cfs;
+pub use fair::cfs::{Cfs, VintageCfs};
 pub use fair::eevdf::Eevdf;
+pub use fair::vintage::kernel::Kernel;
 pub use fair::{Fair, FairOptions};
 pub use xen_credit::{FirstSlice, XenCredit};
 

@@ -26,7 +26,7 @@ fn mix() -> String {
 
 #[test]
 fn it_passes_the_conformance_suite_under_every_scheduler() {
-    for scheduler in ["eevdf", "cfs", "xen-credit"] {
+    for scheduler in ["eevdf", "cfs", "cfs\"\nlinux = \"3.14", "xen-credit"] {
         let s = scenario(&format!("duration = \"10s\"\n[scheduler]\nname = \"{scheduler}\"\n{}", mix()));
         let made = conformance::host(|| Box::new(s.engine(1, Participants::All, 0).unwrap()));
         made.unwrap_or_else(|failed| panic!("{scheduler}: {failed}"));
@@ -35,7 +35,7 @@ fn it_passes_the_conformance_suite_under_every_scheduler() {
 
 #[test]
 fn the_control_loop_passes_its_suite_under_every_scheduler() {
-    for scheduler in ["eevdf", "cfs", "xen-credit"] {
+    for scheduler in ["eevdf", "cfs", "cfs\"\nlinux = \"3.14", "xen-credit"] {
         let s = scenario(&format!("duration = \"60s\"\n[scheduler]\nname = \"{scheduler}\"\n{}", mix()));
         let made = corun_policy::conformance::control(|| {
             (Box::new(s.engine(1, Participants::All, 0).unwrap()), corun_policy::Scope::everyone())

@@ -62,7 +62,14 @@ fn part() -> impl Strategy<Value = (String, u64)> {
 
 fn scenario_text() -> impl Strategy<Value = (Machine, String, Vec<u64>)> {
     let shape = (1u32..3, 1u32..3, 1u32..4, 1u32..3);
-    let scheduler = prop_oneof![Just("eevdf"), Just("cfs"), Just("xen-credit")];
+    let scheduler = prop_oneof![
+        3 => Just("eevdf"),
+        3 => Just("cfs"),
+        1 => Just("cfs\"\nlinux = \"2.6.32"),
+        1 => Just("cfs\"\nlinux = \"3.8"),
+        1 => Just("cfs\"\nlinux = \"3.14"),
+        3 => Just("xen-credit"),
+    ];
     let place = (any::<bool>(), 0u32..4, 1u32..400, any::<bool>());
     let tenants = proptest::collection::vec((finite(), place), 1..4);
     let noise = prop_oneof![Just("persistent"), Just("periodic"), Just("intermittent")];

@@ -37,7 +37,7 @@ fn a_thousand_replays_of_one_seed_do_not_differ_in_a_byte() {
 
 #[test]
 fn every_scheduler_replays_and_another_seed_is_another_run() {
-    for scheduler in ["eevdf", "cfs", "xen-credit"] {
+    for scheduler in ["eevdf", "cfs", "cfs\"\nlinux = \"3.8", "xen-credit"] {
         assert_eq!(run(1, scheduler), run(1, scheduler), "{scheduler}");
         assert_ne!(run(1, scheduler), run(2, scheduler), "{scheduler}");
     }

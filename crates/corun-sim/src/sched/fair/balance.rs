@@ -48,7 +48,7 @@ enum Migrate {
 /// Tasks that a balance may move; kept from one to the next for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Movable {
-    tasks: Vec<TaskIx>,
+    pub(super) tasks: Vec<TaskIx>,
     /// Queues still to be looked into.
     pub(super) queues: Vec<u32>,
 }
@@ -314,7 +314,7 @@ impl<D: Discipline> Fair<D> {
 
     /// Finds the tasks that wait on a CPU and may go to another, the one that last ran longest ago first (the tail of
     /// the kernel's list).
-    fn find_movable(&mut self, now_ns: u64, from: CpuIx, to: CpuIx, hot_allowed: bool) {
+    pub(super) fn find_movable(&mut self, now_ns: u64, from: CpuIx, to: CpuIx, hot_allowed: bool) {
         /// `sched_nr_migrate`: no more than this are looked at.
         const MOST: usize = 32;
         let Movable { tasks, queues } = &mut self.movable;

@@ -5,41 +5,59 @@
 //! granularity behind. Sleepers come back at most half a latency behind the queue (GENTLE_FAIR_SLEEPERS), new
 //! tasks start one virtual slice ahead of it (START_DEBIT). Source: `kernel/sched/fair.c` of those versions.
 //!
-//! Limits: no buddies (LAST_BUDDY, `yield_to`); placement and balancing are the later kernel's, which weighs
-//! load alike but tries harder to find an idle CPU than 2.6.32 did. PELT came with 3.8: before it, loads were
-//! instantaneous weights.
+//! Placement and balancing are those of the last kernels with CFS ([`Cfs`]) or of an older one ([`VintageCfs`]).
+//!
+//! Limits: no buddies (LAST_BUDDY, `yield_to`); groups' shares go by decaying averages of load, which came with 3.8: before, they
+//! went by weights at the moment.
 
 use super::queues::{part, virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::{Nodes, NIL};
+use super::vintage::kernel::Kernel;
+use super::vintage::Vintage;
 use super::{granularity_factor, Fair, FairOptions};
 use crate::streams::Streams;
 use corun_model::Machine;
 
-/// The CFS discipline.
+/// The CFS discipline; `VINTAGE`: with the placement and balancing of an older kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct CfsRules {
+pub struct CfsRules<const VINTAGE: bool> {
     latency_ns: u64,
     min_granularity_ns: u64,
     wakeup_granularity_ns: u64,
 }
 
-/// Linux's scheduler from 2.6.23 to 6.5.
-pub type Cfs = Fair<CfsRules>;
+/// Linux's scheduler from 2.6.23 to 6.5, placing and balancing as the last of these do.
+pub type Cfs = Fair<CfsRules<false>>;
+
+/// The same, placing and balancing as an older one does.
+pub type VintageCfs = Fair<CfsRules<true>>;
 
 impl Cfs {
     /// CFS on a machine: latency 6 ms, granularity 0.75 ms, wake-up granularity 1 ms, each × (1 + log2 CPUs).
     pub fn new(machine: &Machine, opts: FairOptions, streams: &Streams) -> Cfs {
-        let factor = granularity_factor(machine.cpu_count());
-        let rules = CfsRules {
-            latency_ns: 6_000_000 * factor,
-            min_granularity_ns: 750_000 * factor,
-            wakeup_granularity_ns: 1_000_000 * factor,
-        };
-        Fair::with(machine, rules, opts, streams)
+        Fair::with(machine, CfsRules::of(machine), opts, streams)
     }
 }
 
-impl CfsRules {
+impl VintageCfs {
+    /// CFS on a machine under an older kernel.
+    pub fn new(machine: &Machine, opts: FairOptions, kernel: Kernel, streams: &Streams) -> VintageCfs {
+        let mut fair = Fair::with(machine, CfsRules::of(machine), opts, streams);
+        fair.vintage = Vintage::of(machine, kernel);
+        fair
+    }
+}
+
+impl<const VINTAGE: bool> CfsRules<VINTAGE> {
+    fn of(machine: &Machine) -> CfsRules<VINTAGE> {
+        let factor = granularity_factor(machine.cpu_count());
+        CfsRules {
+            latency_ns: 6_000_000 * factor,
+            min_granularity_ns: 750_000 * factor,
+            wakeup_granularity_ns: 1_000_000 * factor,
+        }
+    }
+
     /// An entity's part of the scheduling period, in nanoseconds: its group's part, of which it has its own.
     fn slice_ns(&self, q: &Queues, rq: u32, e: u32) -> u64 {
         if q.e(e).own_slices {
@@ -59,8 +77,9 @@ impl CfsRules {
     }
 }
 
-impl Discipline for CfsRules {
+impl<const VINTAGE: bool> Discipline for CfsRules<VINTAGE> {
     const NAME: &'static str = "cfs";
+    const VINTAGE: bool = VINTAGE;
     const PROPORTIONAL_NEWIDLE: bool = false;
     // Until 3.14 the running entities were put back and set anew at every pick.
     const PICKS_EVERY_LEVEL: bool = true;

@@ -80,6 +80,7 @@ impl EevdfRules {
 
 impl Discipline for EevdfRules {
     const NAME: &'static str = "eevdf";
+    const VINTAGE: bool = false;
     const PROPORTIONAL_NEWIDLE: bool = true;
     const PICKS_EVERY_LEVEL: bool = false;
     const LEAST_RESHARE: u64 = u64::MAX;

@@ -16,6 +16,7 @@
 //! | [`balance`] | moving tasks between CPUs: periodic, idle |
 //! | [`newidle`] | whether a CPU that has run out of tasks looks for some |
 //! | [`hot`] | whether such a look can be spared |
+//! | [`vintage`] | placement and balancing as in 2.6.32, 3.8 and 3.14, in place of the last three |
 //!
 //! Not modelled: bandwidth quotas, core scheduling, cpusets other than affinity, NUMA balancing, SCHED_IDLE,
 //! energy-aware placement, more than two levels of groups.
@@ -34,6 +35,7 @@ pub mod queues;
 mod reweight;
 mod success;
 pub mod tree;
+pub mod vintage;
 
 use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
 use crate::cpu_set::CpuSet;
@@ -44,6 +46,7 @@ use domains::Domains;
 use queues::{virtual_ns, Discipline, Entity, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
 use std::rc::Rc;
 use tree::NIL;
+use vintage::Vintage;
 
 /// What both disciplines need of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,7 @@ pub struct Fair<D> {
     movable: balance::Movable,
     /// By CPU.
     first_to_cool: Vec<hot::First>,
+    vintage: Vintage,
 }
 
 /// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
@@ -104,6 +108,7 @@ impl<D: Discipline> Fair<D> {
             counts,
             movable: balance::Movable::default(),
             first_to_cool: vec![hot::First::NOBODY; levels.len()],
+            vintage: Vintage::default(),
         }
     }
 
@@ -465,7 +470,11 @@ impl<D: Discipline> Scheduler for Fair<D> {
 
     fn pick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> Pick {
         self.q.cpus[cpu].resched = false;
-        let prev = self.q.cpus[cpu].curr;
+        let before = self.q.cpus[cpu].curr;
+        let mut prev = before;
+        if D::VINTAGE && self.push_then(now_ns, cpu, fx) {
+            prev = None;
+        }
         let mut next = self.choose(now_ns, cpu);
         if D::PICKS_EVERY_LEVEL {
             self.begin_slices(next);
@@ -483,7 +492,7 @@ impl<D: Discipline> Scheduler for Fair<D> {
         } else {
             self.switch(now_ns, prev, next);
         }
-        match (prev, next) {
+        match (before, next) {
             (None, Some(_)) => self.leave_idle(now_ns, cpu),
             (Some(_), None) => self.q.cpus[cpu].idle_since_ns = now_ns,
             _ => {}
@@ -514,11 +523,19 @@ impl<D: Discipline> Scheduler for Fair<D> {
             }
         }
         self.flush(cpu, fx);
-        self.periodic(now_ns, cpu, fx);
+        if D::VINTAGE {
+            self.rebalance_busy(now_ns, cpu, fx);
+        } else {
+            self.periodic(now_ns, cpu, fx);
+        }
     }
 
     fn master_tick(&mut self, now_ns: u64, fx: &mut Effects) {
-        self.nohz_idle(now_ns, fx);
+        if D::VINTAGE {
+            self.rebalance_idle(now_ns, fx);
+        } else {
+            self.nohz_idle(now_ns, fx);
+        }
     }
 
     fn tick_ns(&self) -> u64 {

@@ -20,6 +20,9 @@ const SEARCH_NS: u64 = 150;
 impl<D: Discipline> Fair<D> {
     /// A CPU ran out of tasks: tries to pull one before it idles.
     pub(super) fn newly_idle(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> bool {
+        if D::VINTAGE {
+            return self.newly_idle_then(now_ns, cpu, fx);
+        }
         if self.q.overloaded.is_empty() {
             return false;
         }
@@ -52,6 +55,9 @@ impl<D: Discipline> Fair<D> {
     pub(super) fn leave_idle(&mut self, now_ns: u64, cpu: CpuIx) {
         let state = &mut self.q.cpus[cpu];
         let idle = now_ns - state.idle_since_ns;
+        if D::VINTAGE {
+            return self.note_idle_then(cpu, idle);
+        }
         // As the kernel's update_avg: an eighth of the difference, capped at twice the migration cost.
         state.avg_idle_ns = if idle >= state.avg_idle_ns {
             state.avg_idle_ns + (idle - state.avg_idle_ns) / 8

@@ -18,6 +18,7 @@ impl<D: Discipline> Fair<D> {
     pub(super) fn select_cpu(&mut self, now_ns: u64, task: TaskIx, how: Wake) -> CpuIx {
         let prev = self.q.tasks[task].cpu;
         let chosen = match how {
+            _ if D::VINTAGE => self.select_cpu_then(now_ns, task, how),
             Wake::Fresh => self.idlest_cpu(now_ns, task),
             Wake::From(waker) => {
                 self.record_wakee(now_ns, waker, task);

@@ -23,6 +23,9 @@ pub trait Discipline {
     /// Its name in scenarios.
     const NAME: &'static str;
 
+    /// Whether tasks are placed and balanced as an older kernel does: see [`vintage`](super::vintage).
+    const VINTAGE: bool;
+
     /// Whether a newly idle CPU looks for tasks only as often as that has paid off.
     const PROPORTIONAL_NEWIDLE: bool;
 
