@@ -25,8 +25,13 @@ fn vm(name: &str, program: &str) -> String {
 
 /// Runs tenants on the paper's machine; `head` are more keys of the scenario.
 fn run(files: &dyn Files, head: &str, tenants: &str, options: &Options) -> Outcome {
+    run_under(files, "3.8", head, tenants, options)
+}
+
+/// The same under some release's placement and balancing.
+fn run_under(files: &dyn Files, linux: &str, head: &str, tenants: &str, options: &Options) -> Outcome {
     let text = format!(
-        "schema = \"corun.scenario/1\"\nmachine = \"arms16-i7-950\"\n{head}\n[scheduler]\nname = \"cfs\"\n{tenants}"
+        "schema = \"corun.scenario/1\"\nmachine = \"arms16-i7-950\"\n{head}\n[scheduler]\nname = \"cfs\"\nlinux = \"{linux}\"\n{tenants}"
     );
     let scenario = Scenario::parse("figure", &text, files).unwrap_or_else(|e| panic!("{e}"));
     perform(&scenario, options, &|| {}).unwrap_or_else(|e| panic!("{e}"))

@@ -2,9 +2,10 @@
 //!
 //! As the paper describes it everybody always computes, and nobody is ever moved. It recorded a real machine, on which more
 //! ran than it names, so this looks for what moves a VM: threads of its QEMU that wake up, and pauses of the vCPU itself.
-//! How often either came, the paper does not say.
+//! How often either came, the paper does not say; what an idle Linux and a QEMU that redraws do is in presets. Each is seen under
+//! the paper's kernel, which is the machine's, and under the last with CFS.
 
-use crate::{account, mean, percent, run, seen, vm};
+use crate::{account, mean, percent, run_under, seen, vm};
 use corun_model::trace::{Trace, TraceKind};
 use corun_model::{CpuId, Machine, TaskId, TenantId};
 use corun_report::table::Table;
@@ -27,14 +28,27 @@ struct Often {
     every_ms: u64,
 }
 
+/// What the main thread of every QEMU does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Qemu {
+    /// It sleeps.
+    Never,
+    /// It wakes up and computes, wherever the scheduler puts it.
+    Wakes(Often),
+    /// It redraws a display, as the preset; and the host's own threads do what they do on an idle Linux.
+    Redraws,
+}
+
 /// What else happens in every VM.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
     /// The vCPU halts.
     pause: Option<Often>,
-    /// A thread of QEMU's wakes up, wherever the scheduler puts it.
-    qemu: Option<Often>,
+    qemu: Qemu,
 }
+
+/// Whose placement and balancing: the paper's, and the last with CFS.
+const KERNELS: [&str; 2] = ["3.8", "6.5"];
 
 /// Serves presets whose programs pause.
 struct Pausing(Option<Often>);
@@ -42,7 +56,8 @@ struct Pausing(Option<Often>);
 impl Files for Pausing {
     fn read(&self, path: &str) -> Result<(String, String), String> {
         let (name, text) = Presets.read(path)?;
-        let Some(Often { us, every_ms }) = self.0 else { return Ok((name, text)) };
+        let is_vm = VMS.iter().any(|program| path.ends_with(&format!("/{program}.toml")));
+        let Some(Often { us, every_ms }) = self.0.filter(|_| is_vm) else { return Ok((name, text)) };
         let grain = "grain = \"10ms\"";
         assert!(text.contains(grain), "{name} has other grains");
         let pausing = format!("grain = \"{every_ms}ms\"\nimbalance = 0.5\nio = \"{us}us\"");
@@ -60,31 +75,55 @@ fn name(place: usize) -> String {
 }
 
 /// The paper's VMs, each allowed on all CPUs, for so long.
-fn eight_vms(disturbance: Disturbance, seed: u64, seconds: u64) -> Outcome {
-    let tenants = (0..VMS.len()).map(|i| {
+fn eight_vms(linux: &str, disturbance: Disturbance, seed: u64, seconds: u64) -> Outcome {
+    let preset = |name: &str| format!("workload = \"workloads/papers/{name}.toml\"\n");
+    let mut tenants = String::new();
+    for (i, program) in VMS.iter().enumerate() {
         // A VM and its QEMU are one control group.
         let session = format!("session = \"{i}\"\n");
-        let qemu = disturbance.qemu.map(|Often { us, every_ms }| {
-            let demand = us as f64 / 1e3 / every_ms as f64;
-            format!("[[tenant]]\nname = \"QEMU {i}\"\n{session}program = {{ kind = \"interference\", pattern = \"periodic\", busy = \"{us}us\", demand = {demand} }}\n")
-        });
-        format!("{}repeat = true\n{session}{}", vm(&name(i), VMS[i]), qemu.unwrap_or_default())
-    });
+        let does = match disturbance.qemu {
+            Qemu::Never => None,
+            Qemu::Wakes(Often { us, every_ms }) => {
+                let demand = us as f64 / 1e3 / every_ms as f64;
+                Some(format!("program = {{ kind = \"interference\", pattern = \"periodic\", busy = \"{us}us\", demand = {demand} }}\n"))
+            }
+            Qemu::Redraws => Some(preset("qemu-main")),
+        };
+        let qemu = does.map(|does| format!("[[tenant]]\nname = \"QEMU {i}\"\n{session}{does}"));
+        tenants += &format!("{}repeat = true\n{session}{}", vm(&name(i), program), qemu.unwrap_or_default());
+    }
+    if disturbance.qemu == Qemu::Redraws {
+        let all: Vec<usize> = (0..VMS.len()).collect();
+        let by_cpu = format!("threads = {}\ncpus = {all:?}\n", all.len());
+        tenants += &format!(
+            "[[tenant]]\n{}{by_cpu}[[tenant]]\n{}",
+            preset("linux-kworker"),
+            preset("linux-kthreads")
+        );
+    }
     let head = format!("seeds = [{seed}]\nduration = \"{seconds}s\"");
     let options = Options { trace_limit: 1 << 21, ..Options::default() };
-    run(&Pausing(disturbance.pause), &head, &tenants.collect::<String>(), &options)
+    run_under(&Pausing(disturbance.pause), linux, &head, &tenants, &options)
 }
 
 /// Moves of a VM: between CPUs, and of these between cores.
 type Moves = (u64, u64);
 
-/// Moves by VM.
+/// Moves of a tenant.
+fn moves_of(outcome: &Outcome, tenant: &str) -> Moves {
+    let all = account(seen(outcome), tenant).events.migrations.expect("the model counts them");
+    (all.total(), all.total() - all.same_core)
+}
+
+/// Moves by VM: of its vCPU.
 fn moves(outcome: &Outcome) -> Vec<Moves> {
-    let of = |i| {
-        let all = account(seen(outcome), &name(i)).events.migrations.expect("the model counts them");
-        (all.total(), all.total() - all.same_core)
-    };
-    (0..VMS.len()).map(of).collect()
+    (0..VMS.len()).map(|i| moves_of(outcome, &name(i))).collect()
+}
+
+/// Moves by VM: of its QEMU's main thread, where it has one.
+fn qemu_moves(outcome: &Outcome, disturbance: &Disturbance) -> Vec<Moves> {
+    let all = if disturbance.qemu == Qemu::Never { 0 } else { VMS.len() };
+    (0..all).map(|i| moves_of(outcome, &format!("QEMU {i}"))).collect()
 }
 
 /// Of all VMs.
@@ -131,6 +170,7 @@ fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowd
 /// What a minute shows.
 struct Minute {
     moves: Vec<Moves>,
+    qemu: Vec<Moves>,
     crowding: Crowding,
 }
 
@@ -140,8 +180,11 @@ const SHORT: Often = Often { us: 100, every_ms: 10 };
 /// None, either, and both of several lengths and rates.
 fn rows() -> Vec<Disturbance> {
     let often = |us, every_ms| Some(Often { us, every_ms });
-    let both = |pause, qemu| Disturbance { pause, qemu };
-    let mut rows = vec![both(None, None), both(None, Some(SHORT)), both(Some(SHORT), None)];
+    let both =
+        |pause, qemu: Option<Often>| Disturbance { pause, qemu: qemu.map_or(Qemu::Never, Qemu::Wakes) };
+    let redraws = |pause| Disturbance { pause, qemu: Qemu::Redraws };
+    let mut rows = vec![both(None, None), redraws(None), redraws(Some(SHORT)), redraws(often(1000, 100))];
+    rows.extend([both(None, Some(SHORT)), both(Some(SHORT), None)]);
     rows.extend([50, 100, 200, 300, 400, 500, 600, 1000].map(|us| both(Some(SHORT), often(us, 10))));
     rows.extend([20, 50, 200, 500, 1000].map(|us| both(often(us, 10), Some(SHORT))));
     rows.extend([30, 100].map(|ms| both(often(100, ms), often(100, ms))));
@@ -152,50 +195,59 @@ fn rows() -> Vec<Disturbance> {
 pub fn figures_1_and_2() {
     let machine = MachineModel::shipped("arms16-i7-950").expect("it is shipped").machine;
     let seeds: Vec<u64> = (1..=4).collect();
-    let minutes = |d: Disturbance| {
+    let minutes = |linux: &str, d: Disturbance| {
         let one = |&seed: &u64| {
-            let outcome = eight_vms(d, seed, 60);
+            let outcome = eight_vms(linux, d, seed, 60);
             let trace = outcome.runs[0].trace.as_ref().expect("a trace was asked for");
             let tenants = seen(&outcome).tenants.iter().filter(|t| t.name.starts_with("VM"));
             let crowding = crowding(trace, &tenants.map(|t| t.id).collect(), &machine);
-            Minute { moves: moves(&outcome), crowding }
+            Minute { moves: moves(&outcome), qemu: qemu_moves(&outcome, &d), crowding }
         };
-        (d, seeds.par_iter().map(one).collect::<Vec<_>>())
+        seeds.par_iter().map(one).collect::<Vec<_>>()
     };
-    let all: Vec<_> = rows().into_iter().map(minutes).collect();
-
     let words =
         |o: Option<Often>| o.map_or("never".to_owned(), |o| format!("{} µs every {} ms", o.us, o.every_ms));
+    let wakes = |q: Qemu| match q {
+        Qemu::Never => "never".to_owned(),
+        Qemu::Wakes(often) => words(Some(often)),
+        Qemu::Redraws => "redraws; idle host".to_owned(),
+    };
     let share = |cpus: f64, cores: f64| if cpus > 0.0 { format!("{:.2}", cores / cpus) } else { "-".into() };
     let mut table = Table::new(&[
+        "Linux",
         "vCPU pauses",
         "QEMU wakes up",
         ">between CPUs",
         ">between cores",
         ">share",
+        ">QEMU: CPUs",
+        ">cores",
         ">two on a CPU",
         ">none on a core",
     ]);
-    for (d, minutes) in &all {
-        let over = |f: &dyn Fn(&Minute) -> f64| mean(&minutes.iter().map(f).collect::<Vec<_>>());
-        let (cpus, cores) = (over(&|m| sum(&m.moves).0), over(&|m| sum(&m.moves).1));
-        let (two, none) = (over(&|m| m.crowding.two_on_a_cpu), over(&|m| m.crowding.none_on_a_core));
-        let counts =
-            [format!("{cpus:.0}"), format!("{cores:.0}"), share(cpus, cores), percent(two), percent(none)];
-        table.row([words(d.pause), words(d.qemu)].into_iter().chain(counts));
+    for d in rows() {
+        for linux in KERNELS {
+            let minutes = minutes(linux, d);
+            let over = |f: &dyn Fn(&Minute) -> f64| mean(&minutes.iter().map(f).collect::<Vec<_>>());
+            let (cpus, cores) = (over(&|m| sum(&m.moves).0), over(&|m| sum(&m.moves).1));
+            let of_qemu = [over(&|m| sum(&m.qemu).0), over(&|m| sum(&m.qemu).1)];
+            let (two, none) = (over(&|m| m.crowding.two_on_a_cpu), over(&|m| m.crowding.none_on_a_core));
+            let counts = [format!("{cpus:.0}"), format!("{cores:.0}"), share(cpus, cores)];
+            let row = [linux.to_owned(), words(d.pause), wakes(d.qemu)].into_iter().chain(counts);
+            table.row(row.chain(of_qemu.map(|x| format!("{x:.0}"))).chain([percent(two), percent(none)]));
+        }
     }
     let (cpus, cores) = PAPER;
     let paper = [cpus.to_string(), cores.to_string(), share(cpus, cores)];
-    table.row(["the paper".to_owned(), "does not say".to_owned()].into_iter().chain(paper));
+    table.row(["3.8".to_owned(), "the paper".to_owned(), "does not say".to_owned()].into_iter().chain(paper));
     println!(
         "Figures 1 and 2: moves of eight VMs in a minute under CFS, mean of four seeds\n{}",
         table.text()
     );
 
-    let both = |d: &Disturbance| d.pause == Some(SHORT) && d.qemu == Some(SHORT);
-    let (_, minutes) = all.iter().find(|(d, _)| both(d)).expect("it is a row");
+    let short = minutes(KERNELS[0], Disturbance { pause: Some(SHORT), qemu: Qemu::Wakes(SHORT) });
     let mut table = Table::new(&["VM", ">between CPUs", ">between cores"]);
-    for (i, (cpus, cores)) in minutes[0].moves.iter().enumerate() {
+    for (i, (cpus, cores)) in short[0].moves.iter().enumerate() {
         table.row([name(i), cpus.to_string(), cores.to_string()]);
     }
     println!("Moves by VM, both 100 µs every 10 ms, seed 1\n{}", table.text());
@@ -207,13 +259,15 @@ mod tests {
     use corun_model::trace::{Left, TraceEvent, TraceTask};
 
     /// Moves in ten seconds.
-    fn moved(pause: Option<Often>, qemu: Option<Often>) -> (f64, f64) {
-        sum(&moves(&eight_vms(Disturbance { pause, qemu }, 1, 10)))
+    fn moved(linux: &str, pause: Option<Often>, qemu: Option<Often>) -> (f64, f64) {
+        let qemu = qemu.map_or(Qemu::Never, Qemu::Wakes);
+        sum(&moves(&eight_vms(linux, Disturbance { pause, qemu }, 1, 10)))
     }
 
     #[test]
     /// The paper's VMs, each allowed on all CPUs, for so long.
     fn eight_vms_on_eight_cpus_are_moved_only_where_vcpus_pause_and_others_wake_up() {
+        let moved = |pause, qemu| moved("6.5", pause, qemu);
         assert_eq!(moved(None, None), (0.0, 0.0));
         let (wakeups, pauses, both) =
             (moved(None, Some(SHORT)).0, moved(Some(SHORT), None).0, moved(Some(SHORT), Some(SHORT)).0);
@@ -224,11 +278,23 @@ mod tests {
     #[test]
     fn where_threads_that_wake_up_are_soon_done_most_moves_stay_within_a_core_and_else_they_do_not() {
         let share = |us| {
-            let (cpus, cores) = moved(Some(SHORT), Some(Often { us, every_ms: 10 }));
+            let (cpus, cores) = moved("6.5", Some(SHORT), Some(Often { us, every_ms: 10 }));
             cores / cpus
         };
         let (short, long) = (share(100), share(1000));
         assert!(short < 0.4 && long > 0.5, "{short:.2} and {long:.2}");
+    }
+
+    #[test]
+    fn under_the_papers_kernel_what_wakes_up_stays_on_its_core_and_under_a_later_one_it_goes_anywhere() {
+        let share = |linux| {
+            let d = Disturbance { pause: Some(SHORT), qemu: Qemu::Wakes(SHORT) };
+            let (cpus, cores) = sum(&qemu_moves(&eight_vms(linux, d, 1, 10), &d));
+            assert!(cpus > 20.0, "{linux}: {cpus} moves");
+            cores / cpus
+        };
+        let (then, later) = (share("3.8"), share("6.5"));
+        assert!(then < 0.2 && later > 0.5, "{then:.2} and {later:.2}");
     }
 
     #[test]
