@@ -1,6 +1,7 @@
 //! Redraws ATC'16 on the modelled machines: figures 2, 4, 5 and 6, sensitivity and overhead:
 //! `cargo run --release -p corun-study --example atc16 [FOLDER]`, or with `--quick` each run five times shorter. With `--sample`
-//! counters are read every millisecond, as the paper's, in place of every 100 ms. `--record FILE` also writes what is stated as a record that
+//! counters are read every millisecond, as the paper's, in place of every 100 ms. `--linux RELEASE` names the kernel that places and balances,
+//! 3.14 as the paper's, and `--background` adds the threads of an idle Linux. `--record FILE` also writes what is stated as a record that
 //! documents quote.
 //!
 //! Programs are the presets of `workloads/papers`, run again and again for twenty seconds; a speed is work done per time. A
@@ -8,7 +9,7 @@
 //! ours; where it has only a picture there is nothing to compare with but the shape.
 
 use corun_model::{Host, Outcome};
-use corun_policy::{by_name, Options};
+use corun_policy::{by_name, Options, Scope};
 use corun_report::table::Table;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::geometric_mean;
@@ -21,13 +22,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 /// What is stated, as a record: by name, and with the paper's figure.
 static STATED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 /// Counters are read every millisecond.
 static SAMPLED: AtomicBool = AtomicBool::new(false);
+/// Whose placement and balancing; none: the last kernel's with CFS.
+static LINUX_IS: OnceLock<String> = OnceLock::new();
+/// The threads of an idle Linux run as well.
+static BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// Their presets: one thread by CPU, and one in all.
+const KTHREADS: [&str; 2] = ["linux-kworker", "linux-kthreads"];
 
 /// A program with so many threads.
 type App = (&'static str, usize);
@@ -141,7 +148,8 @@ fn run(
     length: Length,
 ) -> Vec<f64> {
     let mut text = format!(
-        "schema = \"corun.scenario/1\"\nmachine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\ngroups = false\n"
+        "schema = \"corun.scenario/1\"\nmachine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\ngroups = false\n{}",
+        LINUX_IS.get().map_or(String::new(), |release| format!("linux = \"{release}\"\n"))
     );
     for (name, threads) in apps {
         text += &format!(
@@ -151,9 +159,18 @@ fn run(
             text += &format!("cpus = {pins:?}\n");
         }
     }
+    if BACKGROUND.load(Ordering::Relaxed) {
+        let cpus: Vec<usize> =
+            (0..MachineModel::shipped(machine).expect("it is shipped").machine.cpu_count()).collect();
+        let tenant = |name: &str| format!("[[tenant]]\nworkload = \"workloads/papers/{name}.toml\"\n");
+        text += &format!("{}threads = {}\ncpus = {cpus:?}\n", tenant(KTHREADS[0]), cpus.len());
+        text += &tenant(KTHREADS[1]);
+    }
     let scenario = Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
     let mut engine = scenario.engine(1, Participants::All, 0).unwrap_or_else(|e| panic!("{e}"));
-    let mut options = options.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
+    let scope = Scope::everyone().protect(KTHREADS);
+    let mut options =
+        options.iter().fold(Options::new().scope(scope), |o, (name, value)| o.set(*name, *value));
     if policy.is_some() && SAMPLED.load(Ordering::Relaxed) {
         options = options.set("sample", "1ms");
     }
@@ -166,7 +183,7 @@ fn run(
         }
     }
     let elapsed_ns = engine.now_ns() as f64;
-    engine.progress().iter().map(|p| p.work_ns as f64 / elapsed_ns).collect()
+    engine.progress()[..apps.len()].iter().map(|p| p.work_ns as f64 / elapsed_ns).collect()
 }
 
 /// Static mappings of so many threads: CPUs in turn, one per thread.
@@ -506,9 +523,14 @@ fn main() {
     let has = |flag: &str| args.iter().any(|a| a == flag);
     let after = |flag: &str| args.iter().position(|a| a == flag).and_then(|i| args.get(i + 1));
     SAMPLED.store(has("--sample"), Ordering::Relaxed);
+    BACKGROUND.store(has("--background"), Ordering::Relaxed);
+    let release = after("--linux");
+    if let Some(release) = release {
+        LINUX_IS.set(release.clone()).expect("it is set once");
+    }
     let length = Length(if has("--quick") { 4_000_000_000 } else { 20_000_000_000 });
     let record = after("--record");
-    let folder = args.iter().find(|a| !a.starts_with('-') && Some(*a) != record);
+    let folder = args.iter().find(|a| !a.starts_with('-') && Some(*a) != record && Some(*a) != release);
     let folder = PathBuf::from(folder.map_or("out/atc16", String::as_str));
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     alone(&folder, length);
