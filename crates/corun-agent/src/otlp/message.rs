@@ -1,7 +1,7 @@
 //! The messages of OTLP 1 that an exporter of metrics needs, as `opentelemetry/proto` defines them: fields have their numbers there.
 //!
 //! The crate that has all of them brings the SDK along; a test decodes what is made here with it. A metric's points and a scope's
-//! metrics are no fields here, since they are encoded one by one (see [`super::request`]).
+//! metrics are no fields here, since they are encoded one by one (see [`super::request()`]).
 
 use prost::Message;
 
