@@ -21,7 +21,7 @@ pub struct Config {
     pub record_bytes: u32,
     /// Bytes of the ring of ended tasks, likewise.
     pub ended_bytes: u32,
-    /// A process whose threads are a group of their own, [`WATCHER`](group::WATCHER), but not what it starts: the one that
+    /// A process whose threads are a group of their own, [`WATCHER`](crate::layout::group::WATCHER), but not what it starts: the one that
     /// watches, where it wants to be told from its co-runners.
     pub watcher: Option<u32>,
     /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other"; from [`SYSCALLS`] on those of 32-bit
