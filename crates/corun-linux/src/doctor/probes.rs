@@ -2,6 +2,7 @@
 
 use crate::counters::live::accepted;
 use crate::counters::perf_event::{CountOptions, Event};
+use crate::limits;
 use crate::probe;
 use crate::root::Root;
 use crate::sched;
@@ -31,7 +32,7 @@ impl Probes {
     pub fn ask() -> Probes {
         Probes {
             bpf: bpf_map(),
-            probe: |root| probe::try_loading(root).map_err(|e| e.to_string()),
+            probe: |root| probe::try_loading(root).map_err(|e| limits::of_probe(root, &e.to_string())),
             counting: accepted,
             software_clock: accepted(&[CPU_CLOCK], CountOptions { kernel: false, inherit: false }),
             slice_ns: slice_ns(),

@@ -86,9 +86,8 @@ fn tracing(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
         match (probes.probe)(root) {
             Ok(()) => f.yes(TRACING, format!("{level}; the probe loads here")),
             Err(why) => {
-                let remedy =
-                    "report it with what `uname -r` says; corun works without the probe, from schedstat";
-                f.no(TRACING, format!("this kernel refuses corun: {why}"), remedy);
+                let remedy = "if no remedy stands here, report it with what `uname -r` says; corun works without, from schedstat";
+                f.no(TRACING, format!("the probe does not load: {why}"), remedy);
             }
         }
     }

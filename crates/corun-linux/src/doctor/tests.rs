@@ -134,10 +134,7 @@ fn a_kernel_that_refuses_the_probe_is_found_out_by_trying() {
     let refuses = |_: &Root| Err("loading the probe into the kernel: Invalid argument".to_owned());
     let findings = server().examine(&Probes { probe: refuses, ..ALL });
     let tracing = of(&findings, "tracing programs");
-    assert_eq!(
-        tracing.found,
-        "this kernel refuses corun: loading the probe into the kernel: Invalid argument"
-    );
+    assert_eq!(tracing.found, "the probe does not load: loading the probe into the kernel: Invalid argument");
     assert!(verdict(&findings).contains("uses schedstat"));
 }
 
