@@ -64,6 +64,7 @@ impl Situation {
             leads: ix == 0,
             may: CpuMask(*may),
             budget: None,
+            ends_with: None,
             ops: does.iter().copied().map(op).collect(),
         });
         let scripts: Vec<Script> = scripts.collect();

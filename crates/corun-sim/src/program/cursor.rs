@@ -173,7 +173,7 @@ impl Cursor {
         match &phase.activity {
             Activity::Interference(i) => self.interference(i, shared),
             Activity::Pdes(p) => self.pdes(p, phase.object, shared),
-            Activity::Recorded(program) => self.recorded(program),
+            Activity::Recorded(program) => self.recorded(program, shared),
             Activity::Pairs { chunk_ns, rounds } => {
                 self.in_rounds(shared, *rounds, |_| *chunk_ns, self.pair(phase))
             }
@@ -199,7 +199,7 @@ impl Cursor {
     }
 
     /// The next step of a task as it was recorded. Each thread has an object for its waits, its birth the first of them.
-    fn recorded(&mut self, program: &ScriptedProgram) -> Step {
+    fn recorded(&mut self, program: &ScriptedProgram, shared: &mut Shared) -> Step {
         let thread = self.thread as usize;
         if self.state == 0 {
             self.state = 1;
@@ -208,9 +208,15 @@ impl Cursor {
             }
         }
         loop {
-            let Some(op) = program.scripts[thread].ops.get(self.round as usize) else { return Step::Next };
+            let script = &program.scripts[thread];
+            let Some(op) = script.ops.get(self.round as usize) else {
+                shared.ended.insert(thread);
+                return Step::Next;
+            };
             self.round += 1;
             match op {
+                Op::Compute { .. } | Op::Outside(_)
+                    if script.ends_with.is_some_and(|other| shared.ended.contains(&other)) => {}
                 Op::Compute { ns: 0, .. } | Op::Limit(..) => {}
                 Op::Compute { ns, .. } => {
                     self.grains += 1;

@@ -3,6 +3,7 @@
 use super::time_warp::TimeWarp;
 use corun_model::workload::Parallel;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What the threads of one program share while it runs.
@@ -20,6 +21,8 @@ pub struct Shared {
     pub iterations: u64,
     /// A simulation on its way; `None` before its first step.
     pub time_warp: Option<Box<TimeWarp>>,
+    /// Threads of a recorded program that have ended.
+    pub(super) ended: BTreeSet<usize>,
     /// When and where the thread takes its next step that is asked for one.
     pub here: Here,
 }

@@ -6,7 +6,7 @@
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
 use super::conditions::Conditions;
-use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Script, ScriptedProgram};
+use super::script::{budgets_of, most_events, Budget, By, Ends, Ix, Limit, Op, Script, ScriptedProgram};
 use super::NoReplay;
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
@@ -53,6 +53,8 @@ struct Task<'a> {
     waits_for: Option<u32>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
+    /// It has ended with another: what it still does takes no time, and is done for those who wait for it.
+    is_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,6 +142,7 @@ impl<'a> Machine<'a> {
             budget: script.budget.and_then(|b| budgets.iter().position(|p| p.budget == b)),
             waits_for: None,
             helped: false,
+            is_over: false,
         });
         let mut crews = BTreeMap::new();
         for script in program.scripts.iter().filter(|s| !s.leads) {
@@ -466,7 +469,8 @@ impl<'a> Machine<'a> {
 
     /// A task wants a CPU.
     fn enqueue(&mut self, ix: Ix) {
-        self.alive += usize::from(self.tasks[ix].state == State::Unborn);
+        let task = &self.tasks[ix];
+        self.alive += usize::from(task.state == State::Unborn && task.script.ends_with.is_none());
         self.tasks[ix].state = State::Ready;
         let served = (0..self.cpus.len()).filter_map(|at| self.served_on(at));
         let least_ns = served.chain(self.ready.iter().map(|&ix| self.tasks[ix].served_ns)).min();
@@ -509,13 +513,12 @@ impl<'a> Machine<'a> {
             let script = self.tasks[ix].script;
             let Some(op) = script.ops.get(self.tasks[ix].next) else {
                 self.leave(at);
-                self.tasks[ix].state = State::Ended;
-                self.alive -= 1;
-                self.last_ns = self.last_ns.max(self.now_ns);
+                self.ends(ix);
                 return;
             };
             self.tasks[ix].next += 1;
             match op {
+                Op::Compute { .. } | Op::Outside(_) if self.tasks[ix].is_over => {}
                 Op::Compute { ns, beside_ns } => {
                     let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
                     self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
@@ -561,7 +564,20 @@ impl<'a> Machine<'a> {
     fn sleeps(&mut self, at: usize, ix: Ix) {
         self.leave(at);
         self.tasks[ix].state = State::Waiting;
-        self.last_ns = self.last_ns.max(self.now_ns);
+        self.has_got_so_far(ix);
+    }
+
+    fn ends(&mut self, ix: Ix) {
+        self.tasks[ix].state = State::Ended;
+        self.alive -= usize::from(self.tasks[ix].script.ends_with.is_none());
+        self.has_got_so_far(ix);
+        self.tasks.iter_mut().filter(|t| t.script.ends_with == Some(ix)).for_each(|t| t.is_over = true);
+    }
+
+    fn has_got_so_far(&mut self, ix: Ix) {
+        if self.tasks[ix].script.ends_with.is_none() {
+            self.last_ns = self.last_ns.max(self.now_ns);
+        }
     }
 
     fn ends_wait(&mut self, ix: Ix, wait: u32) {
@@ -572,23 +588,4 @@ impl<'a> Machine<'a> {
             self.ended.insert((ix, wait));
         }
     }
-}
-
-/// No program takes more events: each step takes some, and so does each millisecond of what it computes and waits.
-fn most_events(program: &ScriptedProgram) -> u64 {
-    let of = |op: &Op| match op {
-        Op::Compute { ns, .. } => 200 + ns / 250_000,
-        Op::Outside(outside) => 200 + outside.lasted_ns / 250_000,
-        _ => 200,
-    };
-    1_000_000 + program.scripts.iter().flat_map(|s| &s.ops).map(of).sum::<u64>()
-}
-
-/// Every budget that a task ever has.
-pub(super) fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
-    let later = |op: &Op| match op {
-        Op::Limit(Change { limit: Limit::Budget(budget), .. }) => *budget,
-        _ => None,
-    };
-    program.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
 }

@@ -15,9 +15,9 @@
 //! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that there is
 //! none where the waker is ahead. A sleep is over at its time or after its length, as its task's other sleeps show (`sleeps`);
 //! where that is open, and for what comes from outside the program, both are tried. Who only looks around now and then, for as long as
-//! the program takes, keeps nobody (`ticks`). A task's other affinity or budget comes at its
-//! time where somebody else changed it, and when the task has got so far where the program did; where the log does not tell, the first
-//! is likely and both are tried. CPUs come and go at their times, as closely as these are known. Queueing is made anew.
+//! the program takes, keeps nobody (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity
+//! or budget comes at its time where somebody else changed it, and when the task has got so far where the program did; where the log
+//! does not tell, the first is likely and both are tried. CPUs come and go at their times, as closely as these are known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end. Waits that came

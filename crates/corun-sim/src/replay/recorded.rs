@@ -78,7 +78,7 @@ impl Recorded {
 
     /// Whether a CPU budget stopped any of its tasks, or may have.
     pub fn has_budget(&self) -> bool {
-        super::machine::budgets_of(&self.program).next().is_some()
+        super::script::budgets_of(&self.program).next().is_some()
     }
 
     /// The scripts with CPUs counted from 0, without gaps. `is_elsewhere`: on other CPUs, any of which each task may use.

@@ -43,6 +43,8 @@ pub struct Script {
     pub may: CpuMask,
     /// The budget that it has at first. Those with one of the same size share it.
     pub budget: Option<Budget>,
+    /// Whose end is its end, too, however far it has got: it holds nobody up but who waits for it.
+    pub ends_with: Option<Ix>,
     /// What it does.
     pub ops: Vec<Op>,
 }
@@ -127,4 +129,23 @@ impl Script {
     pub fn compute_ns(&self) -> u64 {
         self.ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
     }
+}
+
+/// No program takes more events: each step takes some, and so does each millisecond of what it computes and waits.
+pub(super) fn most_events(program: &ScriptedProgram) -> u64 {
+    let of = |op: &Op| match op {
+        Op::Compute { ns, .. } => 200 + ns / 250_000,
+        Op::Outside(outside) => 200 + outside.lasted_ns / 250_000,
+        _ => 200,
+    };
+    1_000_000 + program.scripts.iter().flat_map(|s| &s.ops).map(of).sum::<u64>()
+}
+
+/// Every budget that a task ever has.
+pub(super) fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
+    let later = |op: &Op| match op {
+        Op::Limit(Change { limit: Limit::Budget(budget), .. }) => *budget,
+        _ => None,
+    };
+    program.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
 }

@@ -5,7 +5,7 @@
 //! wait that somebody ends at last are a part of that wait. Those at the end of a run, or of a stretch of it, keep nobody.
 //!
 //! Who sleeps again and again until it sees by itself that another has ended (`while kill -0 …; do sleep …`) waits for that one: it is
-//! taken for one where the last of many ticks is the one in which a task of the program ended.
+//! taken for one where the last of many ticks is the one in which a task of the program ended. A tick may be a child's.
 //!
 //! Limit: of few ticks that would be chance; and who looks for anything else than an end cannot be told from who has to sleep for so long.
 
@@ -13,11 +13,11 @@ use super::script::{Op, Outside};
 use corun_model::run_log::For;
 
 /// Limit: who computes for a greater share of its ticks does some work in them.
-const IDLE: f64 = 0.05;
+pub(super) const IDLE: f64 = 0.05;
 /// So many ticks at the end of a stretch are a habit.
-const HABIT: usize = 2;
+pub(super) const HABIT: usize = 2;
 /// Of so many, the last is hardly by chance the one in which a task ended.
-const MANY: usize = 10;
+pub(super) const MANY: usize = 10;
 
 /// The last ticks of a task: from which of its steps on, up to which, how many, and for what it waited meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

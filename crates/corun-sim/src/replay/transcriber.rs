@@ -9,8 +9,12 @@
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
+mod cpus;
+mod endings;
 mod limits;
 mod looks;
+mod looks_by_children;
+mod states;
 
 use super::confining::Confining;
 use super::holding::Holding;
@@ -89,6 +93,8 @@ struct Task {
     sleeps: Sleeps,
     /// The waits with a time limit that ran out last.
     ticks: Option<Ticks>,
+    /// Who has ended before it in its process, and its steps until then ([`endings`]).
+    outlives: Option<(Ix, usize)>,
     /// It was there before this stretch began.
     is_first: bool,
     /// Where it may run now; empty: not known. The CPU that it was on last.
@@ -120,6 +126,8 @@ struct Process {
     wanted_ns: u64,
     since_ns: u64,
     lives: usize,
+    /// Who may have ended it: since that one's end, nobody has done anything but end.
+    ender: Option<Ix>,
 }
 
 /// What has been transcribed of a stretch of a run.
@@ -154,17 +162,6 @@ impl Transcriber {
         }
         self.now_ns = self.now_ns.max(log.end_ns);
         self.sees_cpus(log.cpus, [before_ns, self.now_ns]);
-    }
-
-    /// These CPUs are switched on at the end of that time.
-    fn sees_cpus(&mut self, cpus: CpuMask, between_ns: [u64; 2]) {
-        self.unlisted = CpuMask(self.unlisted.0 & !cpus.0);
-        let cpus = CpuMask(cpus.0 | self.unlisted.0);
-        let changed = CpuMask(cpus.0 ^ self.cpus.0);
-        let switched = changed.iter().map(|cpu| Switched { cpu, is_on: cpus.has(cpu), between_ns });
-        self.switched.extend(switched);
-        self.tick_all(self.now_ns);
-        self.cpus = cpus;
     }
 
     /// How many events have come since the last cut.
@@ -211,7 +208,11 @@ impl Transcriber {
             self.tasks[ix].timer = timer;
         }
         self.find_lookouts();
+        self.find_lookouts_by_children();
         self.forget_habits(&late);
+        if goes_on {
+            self.find_onlookers(&late, end_ns - start_ns);
+        }
         let since_start = |ns: u64| ns.saturating_sub(start_ns);
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
@@ -242,10 +243,11 @@ impl Transcriber {
         };
         self.begin_ns = Some(at_ns);
         self.active_ns = at_ns;
+        self.processes.values_mut().for_each(|p| p.ender = None);
         self.tasks =
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
-            (task.is_first, task.ticks) = (true, None);
+            (task.is_first, task.ticks, task.script.ends_with) = (true, None, None);
             (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
@@ -317,7 +319,9 @@ impl Transcriber {
             self.enter(old, State::Ended, now_ns);
         }
         let ix = self.add(tid, process, parent.is_none(), now_ns);
+        self.goes_on(ix);
         if let Some(parent) = parent {
+            self.goes_on(parent);
             self.flush(parent, now_ns);
             self.tasks[parent].script.ops.push(Op::Spawn(ix));
         } else {
@@ -352,15 +356,6 @@ impl Transcriber {
         }
         self.tasks[ix].last_cpu = Some(cpu);
         self.enter(ix, State::Running, now_ns);
-    }
-
-    /// Somebody runs on this CPU, so it is switched on, whether or not it is listed.
-    fn runs_on(&mut self, cpu: usize, now_ns: u64) {
-        if cpu < 128 && !self.cpus.is_empty() && !self.cpus.has(cpu) {
-            self.tick_all(now_ns);
-            self.switched.push(Switched { cpu, is_on: true, between_ns: [self.now_ns, now_ns] });
-            (self.cpus, self.unlisted) = (self.cpus.with(cpu), self.unlisted.with(cpu));
-        }
     }
 
     fn leaves(&mut self, ix: Ix, left: Left, now_ns: u64) {
@@ -421,6 +416,7 @@ impl Transcriber {
         self.must_run(ix, now_ns);
         self.flush(ix, now_ns);
         self.forget_timer(ix);
+        self.goes_on(ix);
         let begin_ns = self.begin_ns.unwrap_or(now_ns);
         let task = &mut self.tasks[ix];
         task.sleeps.add(now_ns, deadline_ns, as_length);
@@ -480,6 +476,7 @@ impl Transcriber {
         let wait = task.waits;
         task.waits += 1;
         task.script.ops.push(Op::Wait(wait));
+        self.goes_on(ix);
         self.tasks[by].script.ops.push(Op::Wake(ix, wait));
     }
 
@@ -488,6 +485,9 @@ impl Transcriber {
         let task = &mut self.tasks[ix];
         if let Some(timer) = task.timer.take() {
             task.script.ops.remove(timer.at);
+            if let Some((_, until)) = &mut task.outlives {
+                *until -= usize::from(*until > timer.at);
+            }
         }
     }
 
@@ -517,6 +517,10 @@ impl Transcriber {
                 // What was asked of a device takes its time from when it was asked. So does what the kernel does as it ends a task, whose
                 // last call may have been of a futex: nobody's is at address 0.
                 let has_length = matches!(what, Some(For::Device | For::Futex(0)));
+                if !has_length {
+                    self.goes_on(ix);
+                }
+                let task = &mut self.tasks[ix];
                 let ends = if has_length { Ends::AfterItsLength } else { Ends::Either };
                 task.script.ops.push(Op::Outside(Outside { lasted_ns, until_ns, ends, is_sleep: false }));
             }
@@ -546,54 +550,5 @@ impl Transcriber {
             let task = &mut self.tasks[ix];
             task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns) });
         }
-    }
-
-    fn enter(&mut self, ix: Ix, state: State, now_ns: u64) {
-        let process = self.tasks[ix].script.process;
-        self.tick(process, now_ns);
-        let before = self.tasks[ix].state;
-        if before == state {
-            return;
-        }
-        if (before == State::Running) != (state == State::Running) {
-            // The clock of all who want a CPU goes by how many have one.
-            self.tick_all(now_ns);
-            if state == State::Running {
-                self.running += 1;
-            } else {
-                self.running -= 1;
-            }
-        }
-        let group = self.processes.entry(process).or_default();
-        group.ready = group.ready + usize::from(state == State::Ready) - usize::from(before == State::Ready);
-        if state == State::Ended {
-            group.lives = group.lives.saturating_sub(1);
-        }
-        let (wanted_ns, is_empty) = (group.wanted_ns, group.lives == 0);
-        if is_empty {
-            self.processes.remove(&process);
-        }
-        let task = &mut self.tasks[ix];
-        (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
-        self.active_ns = self.active_ns.max(now_ns);
-    }
-
-    fn tick(&mut self, process: u32, now_ns: u64) {
-        let is_short = self.running < self.cpus.len();
-        self.processes.entry(process).or_default().tick(is_short, now_ns);
-    }
-
-    fn tick_all(&mut self, now_ns: u64) {
-        let is_short = self.running < self.cpus.len();
-        self.processes.values_mut().filter(|p| p.ready > 0).for_each(|p| p.tick(is_short, now_ns));
-    }
-}
-
-impl Process {
-    fn tick(&mut self, is_short: bool, now_ns: u64) {
-        if self.ready > 0 && is_short {
-            self.wanted_ns += now_ns.saturating_sub(self.since_ns);
-        }
-        self.since_ns = self.since_ns.max(now_ns);
     }
 }

@@ -43,7 +43,7 @@ fn recorded(scenario: &Scenario) -> Recorded {
 }
 
 /// How long the first tenant takes alone and with the others, in nanoseconds.
-fn times(scenario: &Scenario) -> [f64; 2] {
+pub fn times(scenario: &Scenario) -> [f64; 2] {
     let outcome = perform(scenario, &Options::default(), &|| {}).unwrap();
     let of = &outcome.tenants[0];
     [of.solo_ns.unwrap().mean, of.time_ns.unwrap().mean]

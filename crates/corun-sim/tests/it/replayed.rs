@@ -79,7 +79,7 @@ fn conditions() -> Conditions {
 }
 
 /// How long it took, and would have alone, in milliseconds: as recorded; at least, likely, at most.
-fn replayed(tape: &Tape, cpus: usize) -> (f64, [f64; 3]) {
+pub fn replayed(tape: &Tape, cpus: usize) -> (f64, [f64; 3]) {
     let mut transcriber = Transcriber::default();
     transcriber.push(&tape.log(cpus));
     told(&transcriber.cut(true))
@@ -243,7 +243,7 @@ fn pipe() -> Tape {
 }
 
 /// Computes for 300 ms, and a loop has its CPU every other 10 ms.
-fn beside_a_loop(tape: &mut Tape, task: u32) {
+pub fn beside_a_loop(tape: &mut Tape, task: u32) {
     for i in 0..30 {
         let at = 20.0 * f64::from(i);
         tape.stolen(at + 10.0, at + 20.0, task);

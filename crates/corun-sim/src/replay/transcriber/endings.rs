@@ -1,0 +1,114 @@
+//! Whose end is not the end of a stretch: tasks that end because another ends their process, and those that only look on.
+//!
+//! Who returns from `main` or calls `exit` ends all threads of its process, wherever they are. What such a thread waited for, and until
+//! when it wanted to sleep, does not matter then: it would have ended earlier if the other had. So its last steps, which are the end
+//! of the process, become those of the other, and it ends with that one.
+//!
+//! A log does not tell of calls of `exit`. What it shows: the last deed of one task is to wake the others of its process, and from
+//! its end on they do nothing but end.
+//!
+//! Limit: of a task that did not wait at that time it is not seen.
+
+use super::super::script::{Ix, Op, Outside};
+use super::super::ticks::{HABIT, IDLE};
+use super::{State, Task, Transcriber};
+
+/// Limit: who computes for more than this share of the stretch after another has ended has not been ended by that one.
+const ENDING: f64 = 0.05;
+
+/// Limit: who ends a process computes for so long at most from waking the first of its tasks until it has ended, in nanoseconds.
+const TELLING_NS: u64 = 1_000_000;
+
+/// Where the steps begin that a task did after another had ended.
+fn last_steps(task: &Task) -> usize {
+    task.outlives.map_or(task.script.ops.len(), |(_, from)| from)
+}
+
+impl Transcriber {
+    /// A task has ended, and others of its process have not: it may be that it has ended them all.
+    pub(super) fn may_have_ended_all(&mut self, ender: Ix, now_ns: u64) {
+        let process = self.tasks[ender].script.process;
+        for ix in 0..self.tasks.len() {
+            if self.tasks[ix].script.process == process && self.tasks[ix].state != State::Ended {
+                self.flush(ix, now_ns);
+                self.tasks[ix].outlives = Some((ender, self.tasks[ix].script.ops.len()));
+            }
+        }
+        self.processes.entry(process).or_default().ender = Some(ender);
+    }
+
+    /// A task does something else than to end, so nobody has ended its process.
+    pub(super) fn goes_on(&mut self, ix: Ix) {
+        if let Some(process) = self.processes.get_mut(&self.tasks[ix].script.process) {
+            process.ender = None;
+        }
+    }
+
+    /// A process is over in which nobody has done anything but end since this task did.
+    pub(super) fn are_ended_by(&mut self, ender: Ix, now_ns: u64) {
+        let most_ns = ENDING * now_ns.saturating_sub(self.begin_ns.unwrap_or(now_ns)) as f64;
+        let mut ended: Vec<Ix> = (0..self.tasks.len()).filter(|&ix| self.is_told_to_end(ix, ender)).collect();
+        ended.sort_by_key(|&ix| self.tasks[ix].since_ns);
+        let computed = |ix: &Ix| computes_ns(&self.tasks[*ix].script.ops[last_steps(&self.tasks[*ix])..]);
+        if ended.iter().map(computed).sum::<u64>() as f64 > most_ns {
+            return;
+        }
+        for ix in ended {
+            let task = &mut self.tasks[ix];
+            let last = task.script.ops.split_off(last_steps(task));
+            task.script.ends_with = Some(ender);
+            self.tasks[ender].script.ops.extend(last);
+        }
+    }
+
+    /// Whether that one's last deed was to wake this one up, which waited, and has done nothing else since.
+    fn is_told_to_end(&self, ix: Ix, ender: Ix) -> bool {
+        let task = &self.tasks[ix];
+        // A process's first task may have waited for the others one by one.
+        if task.script.leads || task.outlives.is_none_or(|(by, _)| by != ender) {
+            return false;
+        }
+        let (before, after) = task.script.ops.split_at(last_steps(task));
+        let last = before.iter().rfind(|op| matches!(op, Op::Wait(_) | Op::Outside(_)));
+        let Some(Op::Wait(wait)) = last.filter(|_| after.iter().all(only_ends)) else { return false };
+        let told = Op::Wake(ix, *wait);
+        let deeds = &self.tasks[ender].script.ops;
+        let told = deeds.iter().rposition(|op| *op == told).map(|at| &deeds[at..]);
+        told.is_some_and(|since| computes_ns(since) <= TELLING_NS)
+    }
+
+    /// Finds those who only look around in a stretch at whose end the program goes on, while another does something `late`
+    /// in it: they do not keep it from being over.
+    pub(super) fn find_onlookers(&mut self, late: &[bool], length_ns: u64) {
+        let is_idle = |t: &Task| computes_ns(&t.script.ops) as f64 <= IDLE * length_ns as f64;
+        // Or does what others tell it to do, and nothing else.
+        let looks = |t: &Task| {
+            let outside = t.script.ops.iter().filter(|op| matches!(op, Op::Outside(_)));
+            outside.clone().next().is_none() || outside.filter(|op| is_sleep(op)).count() >= HABIT
+        };
+        let looks_on = |t: &Task| t.state != State::Ended && !t.script.leads && is_idle(t) && looks(t);
+        let onlookers: Vec<bool> = self.tasks.iter().map(looks_on).collect();
+        let others = (0..self.tasks.len()).filter(|&ix| late[ix] && !onlookers[ix]);
+        let counts = |ix: &Ix| self.tasks[*ix].script.ends_with.is_none();
+        let busiest = others.filter(counts).max_by_key(|&ix| computes_ns(&self.tasks[ix].script.ops));
+        for (task, _) in self.tasks.iter_mut().zip(onlookers).filter(|(_, looks_on)| *looks_on) {
+            task.script.ends_with = busiest;
+        }
+    }
+}
+
+pub(super) fn computes_ns(ops: &[Op]) -> u64 {
+    ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+}
+
+/// Whether a task may do that while the kernel ends it.
+fn only_ends(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Compute { .. } | Op::Wake(..) | Op::Limit(_) | Op::Outside(Outside { is_sleep: false, .. })
+    )
+}
+
+fn is_sleep(op: &Op) -> bool {
+    matches!(op, Op::Outside(Outside { is_sleep: true, .. }))
+}

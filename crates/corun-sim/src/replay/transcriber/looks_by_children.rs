@@ -1,0 +1,121 @@
+//! Who lets children sleep until it sees that another has ended: `while kill -0 …; do sleep …; done` in a shell.
+//!
+//! It is the same as a task that sleeps itself ([`Ticks`](super::Ticks)), but that each tick is a child, which it waits for. A tick may
+//! have other children that do next to nothing.
+
+use super::super::script::{Ix, Op, Outside};
+use super::super::ticks::{IDLE, MANY};
+use super::endings::computes_ns;
+use super::{State, Task, Transcriber};
+
+/// Ticks by children, one after another.
+#[derive(Clone, Debug, Default)]
+struct Looks {
+    /// Its steps: the first one, and the first after them.
+    from: usize,
+    until: usize,
+    /// Those of them that are waits for others.
+    waits: Vec<u32>,
+    children: Vec<Ix>,
+    /// How many children slept, how long, and what all computed.
+    count: usize,
+    slept_ns: u64,
+    computed_ns: u64,
+    /// When the last but one that slept, and the last, were over, on the log's clock.
+    last_ns: [u64; 2],
+}
+
+impl Looks {
+    fn are_idle(&self) -> bool {
+        self.count >= MANY && self.computed_ns as f64 <= IDLE * self.slept_ns as f64
+    }
+}
+
+impl Transcriber {
+    /// Makes waits for another's end of ticks by children until then. The children are made all the same, and end at once.
+    pub(super) fn find_lookouts_by_children(&mut self) {
+        for ix in 0..self.tasks.len() {
+            for looks in self.looks_by_children(ix).into_iter().rev().filter(Looks::are_idle) {
+                let is_in_last = |t: &Task| (looks.last_ns[0]..looks.last_ns[1]).contains(&t.since_ns);
+                let is_it = |t: &Task| t.state == State::Ended && is_in_last(t);
+                let others =
+                    (0..self.tasks.len()).filter(|other| *other != ix && !looks.children.contains(other));
+                let ended = others.filter(|&other| is_it(&self.tasks[other]));
+                let Some(other) = ended.max_by_key(|&other| self.tasks[other].since_ns) else { continue };
+                let task = &mut self.tasks[ix];
+                let wait = task.waits;
+                task.waits += 1;
+                let children = looks.children.iter().copied().map(Op::Spawn);
+                let waits = looks.waits.iter().copied().chain([wait]).map(Op::Wait);
+                task.script.ops.splice(looks.from..looks.until, children.chain(waits));
+                looks.children.iter().for_each(|&child| self.tasks[child].script.ops.clear());
+                self.tasks[other].script.ops.push(Op::Wake(ix, wait));
+            }
+        }
+    }
+
+    /// All such rows of ticks among the steps of a task.
+    fn looks_by_children(&self, ix: Ix) -> Vec<Looks> {
+        let ops = &self.tasks[ix].script.ops;
+        let (mut found, mut looks, mut at) = (Vec::new(), Looks::default(), 0);
+        while let Some(op) = ops.get(at) {
+            let child = match op {
+                Op::Spawn(child) => self.tick_of(ix, at, *child),
+                _ => None,
+            };
+            match (op, child) {
+                (_, Some((until, slept_ns, computed_ns))) => {
+                    let Op::Spawn(child) = op else { break };
+                    if looks.children.is_empty() {
+                        looks.from = at;
+                    }
+                    looks.children.push(*child);
+                    (looks.slept_ns, looks.until) = (looks.slept_ns + slept_ns, until);
+                    looks.computed_ns += computed_ns;
+                    if slept_ns > 0 {
+                        looks.count += 1;
+                        looks.last_ns = [looks.last_ns[1], self.tasks[*child].since_ns];
+                    }
+                    let between = &ops[at + 1..until - 1];
+                    looks.waits.extend(between.iter().filter_map(|op| match op {
+                        Op::Wait(wait) => Some(*wait),
+                        _ => None,
+                    }));
+                    at = until;
+                }
+                (Op::Compute { ns, .. }, _) => (looks.computed_ns, at) = (looks.computed_ns + ns, at + 1),
+                (Op::Limit(_), _) => at += 1,
+                _ => {
+                    found.push(std::mem::take(&mut looks));
+                    at += 1;
+                }
+            }
+        }
+        found.push(looks);
+        found
+    }
+
+    /// Whether a child that a task makes as this step does nothing but pass time, and the task nothing but wait for it: the step
+    /// after that wait, how long the child slept, and what both computed.
+    fn tick_of(&self, ix: Ix, at: usize, child: Ix) -> Option<(usize, u64, u64)> {
+        let child = &self.tasks[child];
+        let (mut slept_ns, mut wakes) = (0, None);
+        for op in &child.script.ops {
+            match op {
+                Op::Compute { .. } | Op::Limit(_) => {}
+                Op::Outside(Outside { is_sleep, lasted_ns, .. }) => {
+                    slept_ns += if *is_sleep { *lasted_ns } else { 0 };
+                }
+                Op::Wake(other, wait) if *other == ix => wakes = Some(*wait),
+                _ => return None,
+            }
+        }
+        let wakes = wakes.filter(|_| child.state == State::Ended)?;
+        let ops = self.tasks[ix].script.ops.get(at + 1..)?;
+        let length = ops.iter().position(|op| *op == Op::Wait(wakes))?;
+        let between = &ops[..length];
+        let is_wait = |op: &Op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Wait(_));
+        let computed_ns = computes_ns(&child.script.ops) + computes_ns(between);
+        between.iter().all(is_wait).then_some((at + length + 2, slept_ns, computed_ns))
+    }
+}

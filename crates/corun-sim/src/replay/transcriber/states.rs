@@ -1,0 +1,60 @@
+//! The states of tasks, and for how long tasks of a process wanted a CPU in vain.
+
+use super::super::script::Ix;
+use super::{Process, State, Transcriber};
+
+impl Transcriber {
+    pub(super) fn enter(&mut self, ix: Ix, state: State, now_ns: u64) {
+        let process = self.tasks[ix].script.process;
+        self.tick(process, now_ns);
+        let before = self.tasks[ix].state;
+        if before == state {
+            return;
+        }
+        if (before == State::Running) != (state == State::Running) {
+            // The clock of all who want a CPU goes by how many have one.
+            self.tick_all(now_ns);
+            if state == State::Running {
+                self.running += 1;
+            } else {
+                self.running -= 1;
+            }
+        }
+        let group = self.processes.entry(process).or_default();
+        group.ready = group.ready + usize::from(state == State::Ready) - usize::from(before == State::Ready);
+        if state == State::Ended {
+            group.lives = group.lives.saturating_sub(1);
+        }
+        let (wanted_ns, is_empty, ender) = (group.wanted_ns, group.lives == 0, group.ender);
+        if is_empty {
+            self.processes.remove(&process);
+        }
+        let task = &mut self.tasks[ix];
+        (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
+        self.active_ns = self.active_ns.max(now_ns);
+        match ender {
+            Some(ender) if is_empty => self.are_ended_by(ender, now_ns),
+            None if state == State::Ended && !is_empty => self.may_have_ended_all(ix, now_ns),
+            _ => {}
+        }
+    }
+
+    pub(super) fn tick(&mut self, process: u32, now_ns: u64) {
+        let is_short = self.running < self.cpus.len();
+        self.processes.entry(process).or_default().tick(is_short, now_ns);
+    }
+
+    pub(super) fn tick_all(&mut self, now_ns: u64) {
+        let is_short = self.running < self.cpus.len();
+        self.processes.values_mut().filter(|p| p.ready > 0).for_each(|p| p.tick(is_short, now_ns));
+    }
+}
+
+impl Process {
+    fn tick(&mut self, is_short: bool, now_ns: u64) {
+        if self.ready > 0 && is_short {
+            self.wanted_ns += now_ns.saturating_sub(self.since_ns);
+        }
+        self.since_ns = self.since_ns.max(now_ns);
+    }
+}

@@ -1,0 +1,154 @@
+//! Replays of runs that end while others of the program still wait: reduced from logs of live runs beside a loop.
+
+use super::recorded::times;
+use super::replayed::{beside_a_loop, replayed, told, Tape};
+use corun_model::run_log::file::{CoRunner, RunFile, RunWindow};
+use corun_model::run_log::{For, Left, RunLog, What};
+use corun_sim::replay::{Recorded, Transcriber};
+use corun_sim::scenario::Scenario;
+
+const MS: u64 = 1_000_000;
+
+/// A Python program that computes for 300 ms beside a loop, which takes it 600. A thread of it sleeps for 50 ms again and again. To go on it
+/// needs the lock that the first thread has, asks for it every 5 ms, and has it when the other gives way. It ends with its process.
+/// The parent is told by whoever ends last.
+fn ticker(parent: bool) -> Tape {
+    let mut tape = Tape::new();
+    tape.may = 1;
+    if parent {
+        tape.runs(0.0, 9).born(0.0, 1, 9, 1).waits(0.0, 9, For::Child);
+    }
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(2.0, 2);
+    beside_a_loop(&mut tape, 1);
+    for tick in 0..10 {
+        let at = 60.0 * f64::from(tick) + 2.01;
+        tape.sleeps_until(at, 2, at + 50.0, false).waits(at, 2, For::Sleep).fires(at + 50.06, 2);
+        let asks = at + 50.07;
+        tape.sleeps_until(asks, 2, asks + 5.0, false).waits(asks, 2, For::Futex(64)).fires(asks + 5.02, 2);
+        tape.sleeps_until(asks + 5.03, 2, asks + 10.0, false).waits(asks + 5.03, 2, For::Futex(64));
+        // The first thread has the CPU again.
+        tape.woken(60.0 * f64::from(tick) + if tick < 9 { 62.0 } else { 60.0 }, 2, 1);
+    }
+    tape.ends(600.02, 1);
+    if parent {
+        tape.woken(601.25, 9, 2).ends(601.3, 2).ends(601.4, 9);
+    } else {
+        tape.ends(601.3, 2);
+    }
+    tape
+}
+
+/// A Go program: one thread computes for 300 ms beside a loop, and two look what there is to do: one by itself, the other when that wakes it.
+fn runtime() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).born(0.0, 3, 1, 1).runs(0.0, 2).runs(0.0, 3);
+    beside_a_loop(&mut tape, 1);
+    tape.waits(0.01, 3, For::Futex(64));
+    for tick in 0..59 {
+        let at = 10.0 * f64::from(tick) + 0.02;
+        tape.sleeps_until(at, 2, at + 9.9, true).waits(at, 2, For::Sleep).fires(at + 9.95, 2);
+        if tick % 10 == 9 {
+            tape.woken(at + 9.96, 3, 2).waits(at + 9.97, 3, For::Futex(64));
+        }
+    }
+    tape.sleeps_until(590.02, 2, 600.1, true).waits(590.02, 2, For::Sleep);
+    tape.woken(600.0, 2, 1).woken(600.01, 3, 1).ends(600.02, 1).ends(600.03, 2).ends(600.3, 3);
+    tape
+}
+
+/// A shell that looks every 50 ms whether another command has ended, which computes for 300 ms beside a loop: `while kill -0 $p; do sleep .05; done`.
+fn shell_looks(is_its_child: bool) -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    beside_a_loop(&mut tape, 2);
+    for look in 0..12 {
+        let (at, child) = (51.0 * f64::from(look), 10 + look as u32);
+        tape.born(at + 0.1, child, 1, child).waits(at + 0.2, 1, For::Child).runs(at + 0.2, child);
+        tape.waits(at + 0.3, child, For::Device).fires(at + 0.35, child);
+        let until = at + 50.7;
+        tape.sleeps_until(at + 0.7, child, until, true).waits(at + 0.7, child, For::Sleep);
+        tape.fires(until, child);
+        if look == 11 {
+            if is_its_child {
+                tape.woken(600.0, 1, 2).waits(600.04, 1, For::Child);
+            }
+            tape.ends(600.02, 2);
+        }
+        tape.woken(until + 0.2, 1, child).ends(until + 0.2, child);
+    }
+    tape.ends(612.5, 1);
+    tape
+}
+
+/// A thread works on for 100 ms after the first one has ended, and nobody has ended it.
+fn outlives() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    beside_a_loop(&mut tape, 1);
+    for i in 0..6 {
+        let at = 100.0 * f64::from(i);
+        tape.sleeps_until(at + 1.0, 2, at + 100.0, true).waits(at + 1.0, 2, For::Sleep).fires(at + 100.0, 2);
+    }
+    tape.ends(600.0, 1).ends(700.0, 2);
+    tape
+}
+
+#[test]
+fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
+    let rows = [
+        ("a thread that sleeps and takes turns", 1, ticker(false), 301.3),
+        ("the same, and a parent that is told by it", 1, ticker(true), 301.4),
+        ("a runtime's threads", 2, runtime(), 300.0),
+        ("a thread that works on", 2, outlives(), 700.0),
+        ("a shell that looks after its child", 2, shell_looks(true), 300.0),
+        ("a shell that looks after another", 2, shell_looks(false), 300.0),
+    ];
+    for (name, cpus, tape, truth) in rows {
+        let (lasted, [least, likely, most]) = replayed(&tape, cpus);
+        println!("{name}: took {lasted}, alone {least} {likely} {most}, truth {truth}");
+        assert!((likely / truth - 1.0).abs() < 0.02, "{name}: {likely} for {truth}");
+        assert!(least <= likely && likely <= most && most <= lasted * 1.001, "{name}: {least} {most}");
+    }
+}
+
+#[test]
+fn in_a_part_of_a_run_who_only_looks_on_keeps_it_no_longer_than_who_computes() {
+    for (name, cpus, tape) in [("takes turns", 1, ticker(false)), ("a runtime", 2, runtime())] {
+        let log = tape.log(cpus);
+        let events = log.events.iter().copied().filter(|e| e.t_ns < 450 * MS).collect();
+        let mut transcriber = Transcriber::default();
+        transcriber.push(&RunLog { end_ns: 450 * MS, events, ..log });
+        let (_, [_, likely, _]) = told(&transcriber.so_far(false));
+        assert!((likely - 230.0).abs() < 5.0, "{name}: {likely}");
+    }
+}
+
+#[test]
+fn of_few_looks_by_children_nobody_knows_what_they_were_for() {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    tape.add(10.0, 2, What::Leaves(Left::Preempted)).runs(80.0, 2).ends(90.0, 2);
+    for (at, child) in [(0.0, 10), (51.0, 11)] {
+        tape.born(at + 0.1, child, 1, child).waits(at + 0.2, 1, For::Child).runs(at + 0.2, child);
+        tape.sleeps_until(at + 0.7, child, at + 50.7, true).waits(at + 0.7, child, For::Sleep);
+        tape.fires(at + 50.7, child).woken(at + 50.9, 1, child).ends(at + 50.9, child);
+    }
+    tape.ends(102.0, 1);
+    let (lasted, [_, likely, _]) = replayed(&tape, 2);
+    assert!((likely - lasted).abs() < 1.0, "{likely} of {lasted}");
+}
+
+#[test]
+fn on_the_modelled_machine_such_a_run_ends_as_well() {
+    let rows = [("takes turns", ticker(true)), ("a runtime", runtime()), ("a shell", shell_looks(true))];
+    for (name, tape) in rows {
+        let log = tape.log(2);
+        let ns = log.end_ns;
+        let loops = CoRunner { name: "loop".into(), tasks: 1, ran_ns: ns, waited_ns: 0 };
+        let windows = vec![RunWindow { log, co_runners: vec![loops] }];
+        let recorded = Recorded::of(&RunFile { command: name.into(), windows }).unwrap();
+        let alone = times(&Scenario::of_recording("it.rec", name, &recorded, None).unwrap())[0] / 1e6;
+        // There, a sleep that has begun is slept out.
+        assert!((300.0..355.0).contains(&alone), "{name}: {alone}");
+    }
+}
