@@ -134,7 +134,7 @@ impl VerifyReport {
     }
 
     fn sentence_of_run(&self) -> String {
-        let Verdict { disturbance, disturbance_range: [least, _], wall_ns, .. } = self.judged;
+        let Verdict { disturbance, disturbance_range: [least, most], wall_ns, .. } = self.judged;
         let is_bound = self.judged.may_have_spun && disturbance >= SMALL;
         let (least_word, most_word) = if is_bound { ("at least ", " at most") } else { ("", "") };
         let took =
@@ -145,7 +145,7 @@ impl VerifyReport {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
             (Ruling::Unclear, Some(Doubt::Spare)) => format!(
                 "unclear: {} of its {} was lost to others, since some of what they took may have come out of its sleep ({})",
-                between(least, disturbance),
+                between(least, most.max(disturbance)),
                 human_ns(wall_ns),
                 self.allowed()
             ),
