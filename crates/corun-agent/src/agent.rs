@@ -10,7 +10,7 @@ use crate::privileges;
 use crate::recorder::Recorder;
 use crate::ring::{RingError, Run};
 use crate::totals::Totals;
-use corun_linux::clock::{now_ns, process_cpu_ns};
+use corun_linux::clock::{now_ns, now_unix_ns, process_cpu_ns};
 use corun_linux::limits::{explained, start_thread};
 use corun_linux::root::{in_words, Root};
 use corun_linux::watcher;
@@ -25,7 +25,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use thiserror::Error as ThisError;
 
 /// Why an agent cannot begin or go on.
@@ -394,10 +394,6 @@ fn reload(
 /// Tells the service manager, if there is one.
 fn notify(state: &[NotifyState]) {
     let _ = sd_notify::notify(state);
-}
-
-fn now_unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// What a thread that panicked left is still the newest there is.

@@ -1,8 +1,15 @@
 //! The clocks of the live machine.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// The live host's clock: `CLOCK_MONOTONIC`, which `bpf_ktime_get_ns` reads too, in nanoseconds.
 pub fn now_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The clock of the world, in nanoseconds since 1970; 0 where it is set to before that.
+pub fn now_unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// By how much a time after boot (`/proc/PID/stat`, which counts suspended time) is ahead of [`now_ns`].

@@ -9,13 +9,14 @@ pub mod request;
 pub mod target;
 
 use crate::metrics::{Exports, Exposition};
+use corun_linux::clock::now_unix_ns;
 use message::{ExportMetricsServiceResponse, KeyValue, Status};
 use prost::Message;
 use request::{request, Clock};
 use std::io;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use target::Target;
 
 /// How long an export may take, from the look-up of a name to the last byte of the answer.
@@ -155,10 +156,6 @@ fn said(outcome: Outcome, target: &Target) -> Option<String> {
     };
     let why: String = corun_report::one_line(&why).chars().take(MOST_SAID).collect();
     Some(format!("metrics do not arrive at {}: {why}", target.url))
-}
-
-fn now_unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// Makes a request of what there is now, and sends it.

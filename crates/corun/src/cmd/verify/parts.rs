@@ -1,6 +1,6 @@
 //! Parts of the run: what a benchmark tool wrote down of it, and the test cases of a JUnit file, each judged by its own span.
 
-use corun_linux::clock::now_ns;
+use corun_linux::clock::{now_ns, now_unix_ns};
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::verdict::Judge;
 use corun_predict::Ruling;
@@ -15,7 +15,6 @@ use std::io::{BufReader, Error};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Limit: of so many failed tests the report says what kept them from their CPUs; the copy of the file says it of all.
 const MOST_FAILED: usize = 10_000;
@@ -66,8 +65,8 @@ pub struct Watched<'a> {
 impl<'a> Watched<'a> {
     /// `None`: it was not watched for its parts.
     pub fn new(verified: &'a Verified) -> Option<Watched<'a>> {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
-        Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, since_1970 - now_ns() as i64)
+        let ahead_ns = now_unix_ns() as i64 - now_ns() as i64;
+        Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, ahead_ns)
     }
 
     /// What a judge has seen from one instant to another of the host's clock, which the clock of files is ahead of.
