@@ -30,7 +30,7 @@ impl Findings {
 
     /// Whether this part has said yes to that.
     fn has(&self, what: &str) -> bool {
-        self.list.iter().any(|f| f.what == what && f.answer == Answer::Yes)
+        says_yes(&self.list, what)
     }
 
     fn add(&mut self, what: &'static str, answer: Answer, found: impl Into<String>, remedy: Option<String>) {
@@ -64,9 +64,13 @@ pub fn examine(root: &Root, probes: &Probes) -> Vec<Finding> {
     all
 }
 
+fn says_yes(findings: &[Finding], what: &str) -> bool {
+    findings.iter().any(|f| f.what == what && f.answer == Answer::Yes)
+}
+
 /// How `corun profile` would see on the machine with these findings, in one sentence.
 pub fn verdict(findings: &[Finding]) -> &'static str {
-    let can = |what: &str| findings.iter().any(|f| f.what == what && f.answer == Answer::Yes);
+    let can = |what: &str| says_yes(findings, what);
     if can(see::EBPF) && can(see::BTF) && can(see::TRACING) {
         "`corun profile` uses eBPF here: the exact ledger, and who took the stolen time"
     } else if can(see::SCHEDSTAT) {
