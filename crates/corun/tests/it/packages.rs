@@ -184,8 +184,7 @@ fn a_package_for_debian_is_installed_upgraded_removed_and_purged_and_leaves_noth
     dpkg(&["-r", "corun"]);
     assert!(!root.join("usr/bin/corun").exists() && config.exists() && kept.exists());
     dpkg(&["-P", "corun"]);
-    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    nothing_is_left(&root);
     let files = below(&root).into_iter().filter(|name| root.join(name).is_file());
     assert_eq!(files.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -223,8 +222,7 @@ fn the_library_has_packages_of_its_own_for_debian_which_build_and_run_a_program(
     let triplet = done(Command::new("dpkg-architecture").arg("-qDEB_HOST_MULTIARCH"));
     is_built_with(&root, &root.join("usr/lib").join(triplet.trim()));
     dpkg(&["-P", "libcorun-dev", "libcorun1"]);
-    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    nothing_is_left(&root);
     if lacks(&["lintian"]) {
         return;
     }
@@ -232,6 +230,23 @@ fn the_library_has_packages_of_its_own_for_debian_which_build_and_run_a_program(
         Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).args([loaded, built]),
     );
     assert_eq!(said.trim(), "");
+}
+
+/// Runs rpm on a new system of its own, which has nothing installed.
+fn rpm_in(root: &Path) -> impl Fn(&[&str]) -> String + '_ {
+    fs::create_dir(root).unwrap();
+    let rpm = move |args: &[&str]| {
+        let mut command = Command::new("rpm");
+        command.arg("--root").arg(root).args(["--define", "_dbpath /var/lib/rpm"]);
+        done(command.args(args))
+    };
+    rpm(&["--initdb"]);
+    rpm
+}
+
+fn nothing_is_left(root: &Path) {
+    let left: Vec<String> = below(root).into_iter().filter(|name| name.contains("corun")).collect();
+    assert_eq!(left, Vec::<String>::new());
 }
 
 #[test]
@@ -242,13 +257,7 @@ fn the_library_has_packages_of_its_own_for_rpm_which_build_and_run_a_program() {
     let folder = tempfile::tempdir().unwrap();
     let Some(packages) = with_library("rpm", folder.path()) else { return };
     let root = folder.path().join("root");
-    fs::create_dir(&root).unwrap();
-    let rpm = |args: &[&str]| {
-        let mut command = Command::new("rpm");
-        command.arg("--root").arg(&root).args(["--define", "_dbpath /var/lib/rpm"]);
-        done(command.args(args))
-    };
-    rpm(&["--initdb"]);
+    let rpm = rpm_in(&root);
     for package in &packages {
         rpm(&["-i", "--nodeps", "--noscripts", package.to_str().unwrap()]);
     }
@@ -257,8 +266,7 @@ fn the_library_has_packages_of_its_own_for_rpm_which_build_and_run_a_program() {
     let libraries = libraries.iter().find(|folder| folder.join("libcorun.so").exists()).unwrap();
     is_built_with(&root, libraries);
     rpm(&["-e", "--noscripts", "libcorun-devel", "libcorun", "corun"]);
-    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    nothing_is_left(&root);
 }
 
 #[test]
@@ -313,17 +321,10 @@ fn a_package_for_rpm_is_installed_and_removed_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let package = package("rpm", folder.path());
     let root = folder.path().join("root");
-    fs::create_dir(&root).unwrap();
-    let rpm = |args: &[&str]| {
-        let mut command = Command::new("rpm");
-        command.arg("--root").arg(&root).args(["--define", "_dbpath /var/lib/rpm"]);
-        done(command.args(args))
-    };
-    rpm(&["--initdb"]);
+    let rpm = rpm_in(&root);
     // Its scripts would need a shell in there.
     rpm(&["-i", "--nodeps", "--noscripts", package.to_str().unwrap()]);
     is_whole(&root);
     rpm(&["-e", "--noscripts", "corun"]);
-    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    nothing_is_left(&root);
 }
