@@ -368,6 +368,19 @@ fn changing() -> Vec<(&'static str, Vec<Facts>, [f64; 2])> {
 }
 
 #[test]
+fn who_polls_for_a_worker_that_is_stolen_from_does_not_bound_what_was_lost() {
+    let both = &[0, 1][..];
+    // An event loop that blocks in polls of its own all the time, and a worker in another process that loses half.
+    let event_loop = Did { futex: 0, ..did(both, 0, 0, 0) };
+    let worker = Did { process: 2, ..did(both, 125, 125, 0) };
+    let course = steady(vec![event_loop, worker], [125, 0]);
+    let windows = course.iter().enumerate().map(|(at, f)| Window::of(&observation(at as u64, f), SUBJECT));
+    let whole = Window::sum(&windows.collect::<Vec<_>>());
+    let most = Bounds::of(&whole).most_lost_ns / whole.wall_ns;
+    assert!((most - 0.5).abs() < 0.01, "at most {most} lost, truth 0.5");
+}
+
+#[test]
 fn where_a_limit_changes_the_bounds_allow_what_was_lost_whoever_changed_it() {
     let mut wrong = Vec::new();
     for (situation, course, [by_itself, by_others]) in changing() {
