@@ -4,9 +4,9 @@ import bisect, ctypes, json, os, shutil, signal, socket, subprocess, threading, 
 CORUN = os.path.abspath(os.environ.get("CORUN") or "target/release/corun")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# The same as guest/run says, where each is explained. Stopped guests would complain of lost time.
-KERNEL = ("console=ttyS0 quiet loglevel=3 panic=-1 tsc=reliable clocksource=tsc no_timer_check mitigations=off nokaslr random.trust_cpu=on "
-          "cryptomgr.notests=1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1")
+# Those of guest/run, where each is explained. Stopped guests would complain of lost time.
+with open(f"{ROOT}/guest/kernel-parameters") as file:
+    KERNEL = f"{file.read().strip()} loglevel=3 nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
 BOOT_S = 90
 DIES_WITH_ITS_PARENT = 1  # PR_SET_PDEATHSIG
 
