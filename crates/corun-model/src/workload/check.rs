@@ -88,7 +88,8 @@ fn check_parallel(p: &Parallel) -> Check {
     if p.grain == 0 {
         return Err(BadKey::is("grain", 0, "; give the work between two synchronisations, such as 1ms"));
     }
-    Flow::of(p)?;
+    let flow = Flow::of(p)?;
+    check_shares(p, &flow)?;
     match p.sync {
         Sync::Lock if p.locks == 0 => Err(BadKey::is("locks", 0, "; give at least 1")),
         Sync::Lock if p.locks > MAX_LOCKS => {
@@ -98,6 +99,33 @@ fn check_parallel(p: &Parallel) -> Check {
             Err(BadKey::is("queue-depth", 0, ", so no item could pass; give at least 1"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Most times as long as the grain that a thread's may be.
+const MOST_SHARE: f64 = 1_000.0;
+
+/// Shares are of threads that have grains of their own, or of stages.
+fn check_shares(p: &Parallel, flow: &Flow) -> Check {
+    if p.shares.is_empty() {
+        return Ok(());
+    }
+    let (lanes, what) = match p.sync {
+        Sync::Barrier | Sync::Lock | Sync::None => (p.threads as usize, "threads"),
+        Sync::Pipeline => (flow.stages() as usize, "stages"),
+        Sync::Queue | Sync::Steal => {
+            return Err(BadKey::new("shares", "shares are of threads that have grains of their own, which those of a queue have not; leave them out"));
+        }
+    };
+    if p.shares.len() > lanes {
+        let what = format!("shares has {} figures for {lanes} {what}; give one for each", p.shares.len());
+        return Err(BadKey::new("shares", what));
+    }
+    match p.shares.iter().find(|x| !(**x > 0.0 && **x <= MOST_SHARE)) {
+        Some(x) => {
+            Err(BadKey::new("shares", format!("shares has {x:?}; give a number above 0, up to {MOST_SHARE}")))
+        }
+        None => Ok(()),
     }
 }
 

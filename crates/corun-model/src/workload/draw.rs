@@ -56,8 +56,12 @@ impl Parallel {
     /// Length in nanoseconds of solo run time of the `index`-th grain of `lane`. A lane is a thread where each
     /// thread has its own grains (barrier, lock, none), a stage in a pipeline, and 0 for the one shared queue.
     pub fn grain_ns(&self, lane: u32, index: u64) -> u64 {
-        let spread = nearest_ns(self.grain as f64 * self.imbalance);
-        let (min, max) = (self.grain.saturating_sub(spread), self.grain.saturating_add(spread));
+        let grain = match self.shares.get(lane as usize) {
+            Some(share) => nearest_ns(self.grain as f64 * share).max(1),
+            None => self.grain,
+        };
+        let spread = nearest_ns(grain as f64 * self.imbalance);
+        let (min, max) = (grain.saturating_sub(spread), grain.saturating_add(spread));
         between(min, max, bits(self.seed, u64::from(lane), index))
     }
 }
@@ -95,6 +99,14 @@ mod tests {
         let grains: Vec<u64> = (0..10_000).map(|i| uneven.grain_ns(1, i)).collect();
         assert!(grains.iter().all(|g| (700_000..=1_300_000).contains(g)));
         assert!((mean(grains.into_iter()) / 1e6 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_thread_with_a_share_has_grains_of_that_part_and_the_others_have_whole_ones() {
+        let uneven = Parallel { shares: vec![0.5], imbalance: 0.2, ..Default::default() };
+        let of = |lane| mean((0..10_000).map(|i| uneven.grain_ns(lane, i)));
+        assert!((of(0) / 5e5 - 1.0).abs() < 0.01 && (of(1) / 1e6 - 1.0).abs() < 0.01);
+        assert!((0..1_000).all(|i| (400_000..=600_000).contains(&uneven.grain_ns(0, i))));
     }
 
     #[test]

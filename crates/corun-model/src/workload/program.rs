@@ -164,6 +164,9 @@ pub struct Parallel {
     pub grain: u64,
     /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).
     pub imbalance: f64,
+    /// How many times as long each thread's grains are, always (none: alike); of a pipeline each stage's. What differs from
+    /// thread to thread and stays so, where `imbalance` differs from grain to grain.
+    pub shares: Vec<f64>,
     /// What each grain waits for a device, blocked, after its work and outside any lock (0). The modelled machine
     /// counts it as I/O; live it is a timed sleep, since no device takes as long as it is told to.
     #[serde(deserialize_with = "written_ns")]
@@ -210,6 +213,7 @@ impl Default for Parallel {
             spin: 50_000,
             grain: 1_000_000,
             imbalance: 0.0,
+            shares: Vec::new(),
             io: 0,
             sleep: 0,
             critical: 0.1,

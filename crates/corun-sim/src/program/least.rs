@@ -76,7 +76,8 @@ fn of_phase(phase: &Phase) -> Least {
 fn of_grains(p: &Parallel) -> Least {
     let Length::Iterations(iterations) = p.length() else { return Least::default() };
     let (iterations, threads) = (u128::from(iterations), u128::from(p.threads));
-    let shortest_ns = (p.grain as f64 * (1.0 - p.imbalance)) as u128;
+    let least_share = p.shares.iter().copied().fold(1.0, f64::min);
+    let shortest_ns = (p.grain as f64 * (1.0 - p.imbalance) * least_share) as u128;
     // Every thread does `iterations` grains, or they are dealt; of a pipeline, those of one stage count.
     let (each, all) = match p.sync {
         Sync::Barrier | Sync::Lock | Sync::None => (iterations, iterations * threads),

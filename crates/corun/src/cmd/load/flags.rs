@@ -300,6 +300,7 @@ impl From<ParallelFlags> for Parallel {
             spin: flags.spin.0,
             grain: flags.grain.0,
             imbalance: flags.imbalance,
+            shares: Vec::new(),
             io: flags.io.0,
             sleep: flags.sleep.0,
             critical: flags.critical,
