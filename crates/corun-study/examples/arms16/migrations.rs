@@ -167,11 +167,39 @@ fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowd
     Crowding { two_on_a_cpu: share(two_ns), none_on_a_core: share(none_ns) }
 }
 
+/// How often somebody who looks where tasks are may look, as with `ps`; the paper does not say how often it did.
+const LOOKS_NS: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
+
+/// Moves that somebody sees who looks every so often where the tasks of some tenants ran last.
+fn sampled(trace: &Trace, tenants: &BTreeSet<TenantId>, machine: &Machine, every_ns: u64) -> Moves {
+    let core = |cpu: &CpuId| machine.cpu(*cpu).expect("a CPU of this machine").core;
+    let (mut at, mut looked) = (BTreeMap::<TaskId, CpuId>::new(), BTreeMap::<TaskId, CpuId>::new());
+    let (mut next_ns, mut moves) = (every_ns, (0, 0));
+    for e in &trace.events {
+        while e.t_ns >= next_ns {
+            for (task, cpu) in &at {
+                let before = looked.insert(*task, *cpu).filter(|before| before != cpu);
+                moves.0 += u64::from(before.is_some());
+                moves.1 += u64::from(before.is_some_and(|before| core(&before) != core(cpu)));
+            }
+            next_ns += every_ns;
+        }
+        if let TraceKind::Switch { next: Some(task), .. } = e.kind {
+            if tenants.contains(&trace.tasks[&task].tenant) {
+                at.insert(task, e.cpu);
+            }
+        }
+    }
+    moves
+}
+
 /// What a minute shows.
 struct Minute {
     moves: Vec<Moves>,
     qemu: Vec<Moves>,
     crowding: Crowding,
+    /// What is seen of both, by how often one looks.
+    sampled: Vec<[Moves; 2]>,
 }
 
 /// Round numbers; the paper has none.
@@ -199,9 +227,14 @@ pub fn figures_1_and_2() {
         let one = |&seed: &u64| {
             let outcome = eight_vms(linux, d, seed, 60);
             let trace = outcome.runs[0].trace.as_ref().expect("a trace was asked for");
-            let tenants = seen(&outcome).tenants.iter().filter(|t| t.name.starts_with("VM"));
-            let crowding = crowding(trace, &tenants.map(|t| t.id).collect(), &machine);
-            Minute { moves: moves(&outcome), qemu: qemu_moves(&outcome, &d), crowding }
+            let called = |name: &str| -> BTreeSet<TenantId> {
+                let tenants = seen(&outcome).tenants.iter().filter(|t| t.name.starts_with(name));
+                tenants.map(|t| t.id).collect()
+            };
+            let (vms, qemus) = (called("VM"), called("QEMU"));
+            let looks = |every_ns| [&vms, &qemus].map(|tenants| sampled(trace, tenants, &machine, every_ns));
+            let (crowding, sampled) = (crowding(trace, &vms, &machine), LOOKS_NS.map(looks).to_vec());
+            Minute { moves: moves(&outcome), qemu: qemu_moves(&outcome, &d), crowding, sampled }
         };
         seeds.par_iter().map(one).collect::<Vec<_>>()
     };
@@ -225,6 +258,18 @@ pub fn figures_1_and_2() {
         ">two on a CPU",
         ">none on a core",
     ]);
+    let mut looked = Table::new(&[
+        "vCPU pauses",
+        "QEMU wakes up",
+        ">vCPUs, all",
+        ">every 10 ms",
+        ">100 ms",
+        ">1 s",
+        ">QEMU, all",
+        ">every 10 ms",
+        ">100 ms",
+        ">1 s",
+    ]);
     for d in rows() {
         for linux in KERNELS {
             let minutes = minutes(linux, d);
@@ -233,6 +278,16 @@ pub fn figures_1_and_2() {
             let of_qemu = [over(&|m| sum(&m.qemu).0), over(&|m| sum(&m.qemu).1)];
             let (two, none) = (over(&|m| m.crowding.two_on_a_cpu), over(&|m| m.crowding.none_on_a_core));
             let counts = [format!("{cpus:.0}"), format!("{cores:.0}"), share(cpus, cores)];
+            if linux == KERNELS[0] {
+                let cell = |cpus: f64, cores: f64| format!("{cpus:.0}, {}", share(cpus, cores));
+                let of = |look: usize, who: usize| {
+                    let of = |m: &Minute| m.sampled[look][who];
+                    cell(over(&|m| of(m).0 as f64), over(&|m| of(m).1 as f64))
+                };
+                let of_all = |who: usize| (0..LOOKS_NS.len()).map(move |look| of(look, who));
+                let row = [words(d.pause), wakes(d.qemu), cell(cpus, cores)].into_iter().chain(of_all(0));
+                looked.row(row.chain([cell(of_qemu[0], of_qemu[1])]).chain(of_all(1)));
+            }
             let row = [linux.to_owned(), words(d.pause), wakes(d.qemu)].into_iter().chain(counts);
             table.row(row.chain(of_qemu.map(|x| format!("{x:.0}"))).chain([percent(two), percent(none)]));
         }
@@ -243,6 +298,11 @@ pub fn figures_1_and_2() {
     println!(
         "Figures 1 and 2: moves of eight VMs in a minute under CFS, mean of four seeds\n{}",
         table.text()
+    );
+
+    println!(
+        "The same under 3.8 as somebody sees it who looks now and then where each is: moves, and the share between cores\n{}",
+        looked.text()
     );
 
     let short = minutes(KERNELS[0], Disturbance { pause: Some(SHORT), qemu: Qemu::Wakes(SHORT) });
@@ -311,7 +371,11 @@ mod tests {
             let kind = TraceKind::Switch { prev: None, left: Left::Runnable, next: Some(TaskId(task)) };
             trace.events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind });
         }
-        let found = crowding(&trace, &BTreeSet::from([TenantId(1), TenantId(2)]), &machine);
+        let vms = BTreeSet::from([TenantId(1), TenantId(2)]);
+        // Whoever looks at 45 and 90 sees the second move, within a core; every 5 ns the first, too. Nobody looks after the last.
+        assert_eq!(sampled(&trace, &vms, &machine, 45), (1, 0));
+        assert_eq!(sampled(&trace, &vms, &machine, 5), (2, 1));
+        let found = crowding(&trace, &vms, &machine);
         assert_eq!(found, Crowding { two_on_a_cpu: 40.0 / 90.0, none_on_a_core: 70.0 / 90.0 });
     }
 }
