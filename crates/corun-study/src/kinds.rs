@@ -2,7 +2,7 @@
 
 use crate::quoted::Facts;
 use crate::study::{Study, StudyError, StudyFile, Wanted};
-use crate::{control, predict, schedulers, validate, verify};
+use crate::{control, describe, predict, schedulers, validate, verify};
 
 /// Opens a study: its file is read, and what is not wanted is left out. Nothing runs.
 type Open = fn(&StudyFile<'_>, &Wanted) -> Result<Box<dyn Study>, StudyError>;
@@ -83,6 +83,13 @@ pub const KINDS: &[Kind] = &[
         own: &[Own { name: "validate", file: "studies/validate.toml", text: validate::file::VALIDATE }],
         open: validate::open,
         facts: Some((validate::outcome::SCHEMA, validate::facts::read)),
+    },
+    Kind {
+        schema: describe::file::SCHEMA,
+        flags: &["--quick", "-- CMD"],
+        own: &[Own { name: "programs", file: "studies/describe.toml", text: describe::file::DESCRIBE }],
+        open: describe::open,
+        facts: Some((describe::outcome::SCHEMA, describe::facts::read)),
     },
 ];
 

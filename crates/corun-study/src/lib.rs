@@ -11,6 +11,7 @@
 //! | [`verify`] | verdicts on short runs |
 //! | [`schedulers`] | what papers show of their schedulers, on modelled machines |
 //! | [`validate`] | the modelled machine against this one (`corun validate`) |
+//! | [`describe`] | programs: what they do alone, as workload files (`corun study programs`) |
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -27,6 +28,7 @@
 pub mod bars;
 pub mod circumstances;
 pub mod control;
+pub mod describe;
 pub mod facts;
 pub mod hash;
 pub mod kept;

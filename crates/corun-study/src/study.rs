@@ -36,6 +36,8 @@ pub struct Earlier {
 /// What a user wants of a study: of lists all where nothing is named.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
+    /// A command in place of the study's programs.
+    pub command: Vec<String>,
     /// Programs.
     pub programs: Vec<String>,
     /// Interferers.

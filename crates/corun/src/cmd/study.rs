@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 /// Exit code when a checker of the engine fires: corun itself is wrong.
 const BUG: u8 = 70;
+/// What a kind of study that takes a command has among its flags.
+const COMMAND: &str = "-- CMD";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,10 +29,13 @@ Examples:
   corun study schedulers --figures pact16-fig9 --programs facesim
   corun study validate --quick                      how far off is the modelled machine?
   corun study schedulers --shard 2/8 --out parts    the second of eight parts
+  corun study programs --out out/programs           what real programs do alone, as workload files
+  corun study programs --quick --out out/mine -- ./solver in.dat
   corun study merge parts/shard-*.json --out out/schedulers
   corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
                                                     corun.verify-study/1, corun.control-study/1,
-                                                    corun.schedulers-study/1 or corun.study/1)
+                                                    corun.schedulers-study/1, corun.study/1
+                                                    or corun.programs-study/1)
 
 Where programs run live, the machine should be quiet. Programs that are not installed are skipped, \
 with the package that has them.
@@ -41,10 +46,10 @@ Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, `validate`, or a study file; `merge` puts parts together
+    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, `validate`, `programs`, or a study file; `merge` puts parts together
     study: PathBuf,
-    /// The parts to merge: files that --shard wrote
-    #[arg(value_name = "PART")]
+    /// The parts to merge: files that --shard wrote; or a command and its arguments (programs)
+    #[arg(value_name = "PART|CMD")]
     parts: Vec<PathBuf>,
     /// Only these programs, with commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -64,7 +69,7 @@ pub struct Args {
     /// Other than the study's number of repetitions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// One repetition of the first cell of every group (control) or figure (schedulers); every program once (validate)
+    /// One repetition of the first cell of every group (control) or figure (schedulers); every program once (validate); no co-runs (programs)
     #[arg(long, conflicts_with = "repetitions")]
     quick: bool,
     /// Go on from an earlier result.json of the same study: its runs count too (control), or stand for its live runs (validate)
@@ -98,17 +103,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.study == Path::new("merge") {
         return merge(&args);
     }
-    if let Some(part) = args.parts.first() {
+    let (name, text) = read(&args.study)?;
+    let folder = args.study.parent().unwrap_or(Path::new(""));
+    let file = StudyFile { name: &name, text: &text, folder };
+    let kind = kind_of(&file).map_err(refused)?;
+    if let Some(part) = args.parts.first().filter(|_| !kind.flags.contains(&COMMAND)) {
         let part = part.display();
         return Err(Usage(format!(
             "one study at a time: `{part}` is too much; parts are for `corun study merge`"
         ))
         .into());
     }
-    let (name, text) = read(&args.study)?;
-    let folder = args.study.parent().unwrap_or(Path::new(""));
-    let file = StudyFile { name: &name, text: &text, folder };
-    let kind = kind_of(&file).map_err(refused)?;
     let given = [
         ("--interferers", !args.interferers.is_empty()),
         ("--policies", !args.policies.is_empty()),
@@ -193,6 +198,7 @@ pub fn refused(error: StudyError) -> anyhow::Error {
 /// What the flags ask for.
 fn wanted(args: &Args) -> anyhow::Result<Wanted> {
     Ok(Wanted {
+        command: args.parts.iter().map(|part| word(part)).collect::<Result<_, Usage>>()?,
         programs: args.programs.clone(),
         interferers: args.interferers.clone(),
         policies: args.policies.clone(),
@@ -204,6 +210,14 @@ fn wanted(args: &Args) -> anyhow::Result<Wanted> {
         after: args.after.as_deref().map(after).transpose()?,
         recordings: args.recordings.clone(),
         shard: args.shard,
+    })
+}
+
+/// A word of a command.
+fn word(word: &Path) -> Result<String, Usage> {
+    let text = word.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Usage(format!("`{}` is not UTF-8, as a workload file must be; rename it", word.display()))
     })
 }
 
@@ -278,6 +292,10 @@ fn command(args: &Args) -> String {
     }
     if args.quick {
         command += " --quick";
+    }
+    if !args.parts.is_empty() {
+        command += " --";
+        args.parts.iter().for_each(|word| command += &format!(" {}", word.display()));
     }
     command
 }

@@ -1,7 +1,7 @@
 //! `corun study` of modelled machines as a user runs it: output, files, exit codes, bad input.
 
 use crate::printed::text;
-use assert_cmd::cargo::CommandCargoExt;
+use assert_cmd::cargo::{cargo_bin, CommandCargoExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -172,4 +172,65 @@ fn the_co_runs_of_a_record_are_predicted_again_and_kept_and_what_is_no_record_is
         assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.starts_with(&format!("corun: --again {record}: ")) && said.contains(what), "{said}");
     }
+}
+
+/// `corun study programs` for a command.
+fn describe(folder: &Path, args: &[&str]) -> Output {
+    let mut study = Command::cargo_bin("corun").unwrap();
+    study.current_dir(folder).args(["study", "programs", "--quiet"]).args(args).output().unwrap()
+}
+
+#[test]
+fn a_command_is_described_as_a_workload_file_that_the_modelled_machine_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let corun = cargo_bin("corun");
+    let program = "load parallel --quiet --sync barrier --grain 2ms --imbalance 0.3 --iterations 150";
+    let command: Vec<&str> = std::iter::once(corun.to_str().unwrap()).chain(program.split(' ')).collect();
+    let out = describe(folder.path(), &[&["--quick", "--out", "kept", "--"], &command[..]].concat());
+    if text(&out.stderr).contains("eBPF") {
+        println!("skipped: {}", text(&out.stderr));
+        return;
+    }
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let path = folder.path().join("kept/corun.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    println!("{file}");
+    let workload = corun_model::workload::Workload::parse("corun.toml", &file).unwrap();
+    let corun_model::workload::Program::Command(command) = workload.program else { panic!("{file}") };
+    // Whoever else is on this machine, the threads compute what they compute.
+    let most = command.model.iter().max_by_key(|p| p.grain * p.iterations).unwrap();
+    assert_eq!(most.threads, 2, "{file}");
+    let made: u64 = std::fs::read_to_string(folder.path().join("kept/result.json"))
+        .map(|json| serde_json::from_str::<serde_json::Value>(&json).unwrap())
+        .unwrap()["programs"][0]["is"]["cpu_ns"]
+        .as_u64()
+        .unwrap();
+    let of = |p: &corun_model::workload::Parallel| match p.sync {
+        corun_model::workload::Sync::Queue => p.grain * p.iterations,
+        _ => p.grain * p.iterations * u64::from(p.threads),
+    };
+    let written: u64 = command.model.iter().map(of).sum();
+    assert!((written as f64 / made as f64 - 1.0).abs() < 0.1, "{written} of {made} ns\n{file}");
+    let scenario =
+        "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nworkload = \"kept/corun.toml\"\n";
+    std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
+    let sim = Command::new(&corun).current_dir(&folder).args(["sim", "s.toml"]).output().unwrap();
+    assert_eq!(sim.status.code(), Some(0), "{}", text(&sim.stderr));
+}
+
+#[test]
+fn a_command_that_fails_or_is_not_there_is_said_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    for (command, code, what) in [
+        (&["no-such-program"][..], 1, "corun: no-such-program: `no-such-program` is not installed"),
+        (&["sh", "-c", "exit 3"], 1, "corun: sh: it "),
+    ] {
+        let out = describe(folder.path(), &[&["--"], command].concat());
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(code), 1), "{said}");
+        assert!(said.starts_with(what), "{said}");
+    }
+    let out = study(folder.path(), STUDY, &["--", "true"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("`true` is too much"), "{}", text(&out.stderr));
 }
