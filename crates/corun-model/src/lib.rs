@@ -33,6 +33,7 @@
 //! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
+//! | [`advice`] | how many threads a program was advised to run, and what decided it |
 //! | [`reason`] | why a knob is turned, as a fact |
 //! | [`refusal`] | why a knob was not turned, as a fact |
 //! | [`host`], [`policy`] | the two traits |
@@ -45,6 +46,7 @@
 //! | [`duration`] | "10ms", "2s": how people write times and sizes |
 
 pub mod action;
+pub mod advice;
 pub mod conformance;
 pub mod count;
 pub mod counter_source;

@@ -5,9 +5,10 @@ mod begins;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
+use corun_adapt::{Mode, Width};
 use hog::Hog;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn corun(args: &[&str]) -> Output {
@@ -345,6 +346,58 @@ fn a_degree_of_contention_below_a_tenants_weight_is_said_to_leave_it_alone() {
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(text.contains("weights up to DC 1; who is heavier runs alone"), "{text}");
+}
+
+const SHARES_A_PAGE: &str = "CORUN_TEST_SHARES_A_PAGE";
+
+/// The program of the next test, which runs this one in a process of its own: it shares a page, and computes until it is killed.
+#[test]
+fn a_program_that_shares_a_page() {
+    if std::env::var_os(SHARES_A_PAGE).is_some() {
+        let width = Width::new(Mode::On, 1, 3).unwrap();
+        width.publish().unwrap();
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[test]
+fn what_a_program_is_advised_that_shares_a_page_is_in_every_line_and_in_the_report() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "a_program_that_shares_a_page"]).env(SHARES_A_PAGE, "yes");
+    let mut program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (pid, report) = (program.id(), folder.path().join("report.json"));
+    let mut control = Command::cargo_bin("corun").unwrap();
+    control.args([
+        "control",
+        "observe",
+        "--tenant",
+        &pid.to_string(),
+        "--for",
+        "3s",
+        "--json-lines",
+        "--json",
+    ]);
+    let out = control.arg(&report).output().unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let is_right = |advice: &Value| {
+        let width = advice["width"].as_u64().unwrap();
+        let is_said = advice["because"].as_str().is_some_and(|why| !why.is_empty());
+        advice["process"] == pid && (1..=3).contains(&width) && advice["most"] == 3 && is_said
+    };
+    let lines = String::from_utf8_lossy(&out.stdout).into_owned();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: Vec<Value> = lines.flat_map(|line| line["advice"].as_array().unwrap().clone()).collect();
+    assert!(!told.is_empty() && told.iter().all(is_right), "{told:?}");
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let kept = report["advice"].as_array().unwrap();
+    assert_eq!(kept.len(), told.len(), "{kept:?}");
+    assert!(kept.iter().all(|advice| is_right(advice) && advice["at_ns"].as_u64().is_some()), "{kept:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! reason are one entry for as long as they come without a pause; the number of a slot does not make a reason another
 //! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
 
+use super::advice::Advice;
 use super::because::because;
 use super::Decided;
 use crate::words::{count, name};
@@ -56,6 +57,16 @@ impl Reason {
     pub fn not_done(&self) -> Option<&str> {
         (self.fate != Fate::Applied(Outcome::Done)).then_some(&*self.outcome)
     }
+}
+
+/// A width that became another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AdvisedAt {
+    /// When, in nanoseconds since the beginning.
+    pub at_ns: u64,
+    /// What was advised from then on.
+    #[serde(flatten)]
+    pub advice: Advice,
 }
 
 /// A stretch of time in which the policy was in force, or was not.
@@ -119,6 +130,7 @@ pub struct History {
     /// Whether anything was ever changed of anybody.
     has_changed: bool,
     reasons: Vec<Reason>,
+    advice: Vec<AdvisedAt>,
     periods: Vec<Period>,
     /// Of the period that goes on: whether the policy is in force, and whether it found room.
     present: Option<(bool, bool)>,
@@ -175,6 +187,15 @@ impl History {
             _ => {}
         }
         self.note_reason(at_ns, decision, decided);
+    }
+
+    /// Takes that a program was advised another width, at a time of the host's clock.
+    pub fn advised(&mut self, at_ns: u64, advice: Advice) {
+        let at_ns = self.since(at_ns);
+        match self.advice.len() < MOST_ENTRIES {
+            true => self.advice.push(AdvisedAt { at_ns, advice }),
+            false => self.left_out += 1,
+        }
     }
 
     /// Notes that everything was undone, at a time of the host's clock.
@@ -308,6 +329,11 @@ impl History {
     /// What was decided and why, in the order in which it began.
     pub fn reasons(&self) -> &[Reason] {
         &self.reasons
+    }
+
+    /// What was advised, in the order of time.
+    pub fn advice(&self) -> &[AdvisedAt] {
+        &self.advice
     }
 
     /// Periods with and without the policy, in turn.
@@ -471,6 +497,18 @@ mod tests {
         let last = history.periods().last().unwrap();
         assert_eq!((last.from_ns, last.to_ns), ((most - 1) * 20, most * 20));
         assert_eq!((history.periods().len(), history.left_out()), (MOST_ENTRIES, 5));
+    }
+
+    #[test]
+    fn advice_is_kept_with_its_time_and_what_finds_no_room_is_counted() {
+        let mut history = History::new(10);
+        let advice = super::super::advice::tests::advice();
+        for at_ns in 0..MOST_ENTRIES as u64 + 3 {
+            history.advised(20 + at_ns, advice.clone());
+        }
+        assert_eq!((history.advice().len(), history.left_out()), (MOST_ENTRIES, 3));
+        let first = serde_json::to_value(&history.advice()[0]).unwrap();
+        assert_eq!((&first["at_ns"], &first["width"]), (&10.into(), &1.into()), "{first}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! | file | does |
 //! | --- | --- |
 //! | `decided` | a decision and what came of it |
+//! | `advice` | a width that a program was advised, and why |
 //! | `history` | keeps what happened |
 //! | `notices` | what is said before a policy begins |
 //! | `conclusion` | what is said while it is at work, and at the end |
@@ -12,6 +13,7 @@
 //! | `report` | the same as JSON (`corun.control-report/1`) |
 //! | here | lines and the table |
 
+pub mod advice;
 mod because;
 pub mod conclusion;
 mod decided;
@@ -30,6 +32,7 @@ use corun_model::{Energy, Observation, TenantId, TenantKind, What, Why};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+use advice::Advice;
 use decided::called;
 pub use decided::Decided;
 
@@ -49,6 +52,8 @@ pub struct ControlLine {
     pub backend: String,
     /// What was decided.
     pub decision: Vec<Decided>,
+    /// Programs that share a page and were advised another width.
+    pub advice: Vec<Advice>,
     /// What the guard says; `None`: it is off.
     pub guard: Option<GuardLine>,
 }
@@ -253,6 +258,7 @@ mod tests {
             policy: "gang".into(),
             backend: "stock".into(),
             decision: vec![Decided::new(&park, &Fate::Applied(Outcome::Done), &seen())],
+            advice: vec![advice::tests::advice()],
             guard: Some(GuardLine { state: "measuring", gain: None, pairs: Some(1) }),
         };
         let value: serde_json::Value = serde_json::from_str(&line.json_line()).unwrap();
@@ -262,6 +268,8 @@ mod tests {
         assert_eq!(value["decision"][0]["knob"], "park");
         assert_eq!(value["decision"][0]["value"], true);
         assert_eq!(value["decision"][0]["because"], "the dedicated window is over");
+        assert_eq!(value["advice"][0]["tenant"], "ffmpeg");
+        assert_eq!(value["advice"][0]["width"], 1);
         assert_eq!(value["guard"]["state"], "measuring");
         assert!(value["decision"][0].get("task").is_none());
     }

@@ -1,7 +1,7 @@
 //! What `corun control --json` writes at its end (`corun.control-report/1`): whom the policy touched, why, and what each
 //! tenant got, with the profile of the same time inside.
 
-use super::history::Reason;
+use super::history::{AdvisedAt, Reason};
 use super::page::Controlled;
 use super::{Got, GuardLine};
 use crate::json;
@@ -28,11 +28,13 @@ pub struct ControlReport<'a> {
     pub tenants: Vec<&'a Got>,
     /// What was decided and why, in the order in which it began.
     pub reasons: &'a [Reason],
+    /// Widths that programs which share a page were advised, whenever one became another.
+    pub advice: &'a [AdvisedAt],
     /// Times with and without the policy, in turn.
     pub periods: Vec<PeriodLine>,
     /// When everything was undone.
     pub undone: Vec<UndoneLine>,
-    /// Reasons, periods and stretches that found no room.
+    /// Reasons, advice, periods and stretches that found no room.
     pub left_out: u64,
     /// Where everybody's time went.
     pub profile: &'a ProfileReport,
@@ -82,6 +84,7 @@ impl<'a> ControlReport<'a> {
             guard: controlled.guard.as_ref(),
             tenants: controlled.summary.busiest(),
             reasons: history.reasons(),
+            advice: history.advice(),
             periods: history
                 .periods()
                 .iter()

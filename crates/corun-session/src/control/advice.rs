@@ -11,6 +11,7 @@
 
 use corun_adapt::{Peer, Published};
 use corun_linux::{procfs, Root};
+use corun_model::advice::{Advised, Limit};
 use corun_model::{Observation, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// A last thread is advised from this part of a CPU on, in thousandths, as a program does that decides alone.
 const LAST_THREAD_MILLI: u64 = 700;
-
-/// What a program was advised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advised {
-    /// Its process.
-    pub process: u32,
-    /// Its tenant.
-    pub tenant: TenantId,
-    /// How many threads.
-    pub width: u32,
-    /// What it published.
-    pub published: Published,
-}
 
 /// Finds pages, and advises who shares one.
 pub(super) struct Advisor {
@@ -79,9 +67,9 @@ impl Advisor {
         for (tenant, milli) in seen.by_tenant.iter().zip(dealt) {
             let own = programs.get(&tenant.id).map(Vec::as_slice).unwrap_or_default();
             for &(process, published) in own.iter().filter(|_| milli > 0) {
-                let width = threads(milli / own.len() as u64).clamp(published.least, published.most.max(1));
-                self.peers[&process].advise(width);
-                all.push(Advised { process, tenant: tenant.id, width, published });
+                let advised = advised(process, tenant.id, published, milli / own.len() as u64);
+                self.peers[&process].advise(advised.width);
+                all.push(advised);
             }
         }
         all
@@ -123,6 +111,17 @@ impl Drop for Advisor {
     fn drop(&mut self) {
         self.withdraw();
     }
+}
+
+/// What a program is advised that was dealt so many thousandths of CPUs.
+fn advised(process: u32, tenant: TenantId, Published { least, most, .. }: Published, milli: u64) -> Advised {
+    let (most, fits) = (most.max(least).max(1), threads(milli));
+    let limit = match fits {
+        fits if fits >= most => Limit::Most,
+        fits if fits < least => Limit::Least,
+        _ => Limit::Share,
+    };
+    Advised { process, tenant, width: fits.clamp(least, most), least, most, dealt_milli: milli, limit }
 }
 
 /// So many threads make use of so many thousandths of CPUs.
@@ -231,6 +230,16 @@ mod tests {
     }
 
     #[test]
+    fn a_width_says_which_bound_decided_it() {
+        let published = Published { least: 2, most: 4, progress: 0 };
+        let table = [(500, 2, Limit::Least), (2_000, 2, Limit::Share), (9_000, 4, Limit::Most)];
+        for (milli, width, limit) in table {
+            let advised = advised(1, TenantId(1), published, milli);
+            assert_eq!((advised.width, advised.limit), (width, limit), "{milli}");
+        }
+    }
+
+    #[test]
     fn a_program_that_shares_a_page_keeps_its_share_and_decides_alone_once_the_controller_is_gone() {
         let width = Width::new(Mode::On, 1, 8).unwrap();
         let page = width.publish().unwrap();
@@ -240,7 +249,8 @@ mod tests {
         for (neighbour, share) in [(4, 2), (1, 3), (0, 4)] {
             let advised = advisor.advise(&window(neighbour), &covered);
             assert_eq!(advised.iter().map(|a| a.width).collect::<Vec<_>>(), [share]);
-            assert_eq!((width.threads(), advised[0].published.most), (share, 8));
+            assert_eq!((width.threads(), advised[0].most), (share, 8));
+            assert_eq!((advised[0].dealt_milli, advised[0].limit), (u64::from(share) * 1_000, Limit::Share));
         }
         drop(advisor);
         assert_eq!(page.advice(), None, "what was advised is taken back");

@@ -5,11 +5,13 @@ use crate::usage::{stop_on_signals, Usage};
 use crate::values;
 use corun_linux::supervisor;
 use corun_linux::Root;
+use corun_model::advice::Advised;
 use corun_model::duration::{human_ns, parse_ns};
 use corun_model::{Notice, Observation, Refusal};
 use corun_policy::controller::Mode;
 use corun_policy::guard::Finding;
 use corun_policy::Options;
+use corun_report::control::advice::Advice;
 use corun_report::control::conclusion;
 use corun_report::control::notices::sentence;
 use corun_report::control::{ControlLine, Decided, GuardLine, SCHEMA};
@@ -18,7 +20,7 @@ use corun_report::progress::Progress;
 use corun_report::refusal::refusal;
 use corun_session::control::scope::Tenants;
 use corun_session::control::steering::BackendChoice;
-use corun_session::control::{Advised, ControlEpoch};
+use corun_session::control::ControlEpoch;
 use corun_session::end::Ended;
 use corun_session::{Control, ControlOptions, Error, Plan};
 use record::Record;
@@ -290,35 +292,20 @@ impl Session<'_> {
                 undone?;
             }
             let decided = taken.iter().map(|taken| self.record.decided(taken, &seen)).collect();
-            let is_heard = self.tell_advice(control, &seen, &advised)?;
-            if !is_heard || !self.tell(control, &seen, decided, &progress)? {
+            let advice = self.news(&advised, &seen);
+            if !self.tell(control, &seen, decided, advice, &progress)? {
                 break;
             }
         }
         Ok(Ended::Interrupted)
     }
 
-    /// Tells of programs that share a page which are advised another width. Returns whether anybody still listens.
-    fn tell_advice(
-        &mut self,
-        control: &Control,
-        seen: &Observation,
-        advised: &[Advised],
-    ) -> anyhow::Result<bool> {
-        let t_ns = seen.end_ns.saturating_sub(control.begin_ns());
-        let widths: BTreeMap<u32, u32> = advised.iter().map(|a| (a.process, a.width)).collect();
-        let is_news = |a: &&Advised| self.widths.get(&a.process) != Some(&a.width);
-        let line = |a: &Advised| {
-            let name = seen.tenants.iter().find(|t| t.id == a.tenant).map_or("", |t| t.name.as_str());
-            let (time, process, width, most) = (human_ns(t_ns), a.process, a.width, a.published.most);
-            format!("{time}: {name}, process {process}: advised {width} of {most} threads\n")
-        };
-        let told: String = advised.iter().filter(is_news).map(line).collect();
-        self.widths = widths;
-        if self.args.explain && !told.is_empty() {
-            return lines::tell(&told);
-        }
-        Ok(true)
+    /// The programs that share a page which are advised another width than last.
+    fn news(&mut self, advised: &[Advised], seen: &Observation) -> Vec<Advice> {
+        let before = std::mem::take(&mut self.widths);
+        self.widths = advised.iter().map(|a| (a.process, a.width)).collect();
+        let is_news = |a: &&Advised| before.get(&a.process) != Some(&a.width);
+        advised.iter().filter(is_news).map(|a| self.record.advised(a, seen)).collect()
     }
 
     /// Tells an epoch. Returns whether anybody still listens.
@@ -327,11 +314,13 @@ impl Session<'_> {
         control: &Control,
         seen: &Observation,
         decided: Vec<Decided>,
+        advice: Vec<Advice>,
         progress: &Progress,
     ) -> anyhow::Result<bool> {
         let t_ns = seen.end_ns.saturating_sub(control.begin_ns());
         if self.args.explain {
-            let told: String = decided.iter().map(|d| d.line(t_ns) + "\n").collect();
+            let advice = advice.iter().map(|a| format!("{}: {}\n", human_ns(t_ns), a.line()));
+            let told: String = advice.chain(decided.iter().map(|d| d.line(t_ns) + "\n")).collect();
             if !lines::tell(&told)? {
                 return Ok(false);
             }
@@ -346,13 +335,14 @@ impl Session<'_> {
         }
         let is_in_force = control.is_in_force();
         progress.say(&conclusion::progress(t_ns, name, is_in_force, decided.len(), guard.as_ref()));
-        if self.args.json_lines && (is_news || !decided.is_empty()) {
+        if self.args.json_lines && (is_news || !decided.is_empty() || !advice.is_empty()) {
             let line = ControlLine {
                 schema: SCHEMA,
                 t_ns,
                 policy: name.to_owned(),
                 backend: control.backend().to_owned(),
                 decision: decided,
+                advice,
                 guard,
             };
             return lines::write(&line.json_line());

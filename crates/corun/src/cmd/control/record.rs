@@ -5,8 +5,10 @@ use crate::cmd::profile::source;
 use crate::date::now;
 use crate::lines;
 use anyhow::Context;
+use corun_model::advice::Advised;
 use corun_model::{HostError, Observation, Recording, Tenant, Trace, Unavailable};
 use corun_policy::controller::Taken;
+use corun_report::control::advice::Advice;
 use corun_report::control::history::History;
 use corun_report::control::page::{self, Controlled};
 use corun_report::control::report::ControlReport;
@@ -57,6 +59,13 @@ impl Record {
         let decided = Decided::new(decision, fate, seen);
         self.history.decided(*at_ns, decision, &decided);
         decided
+    }
+
+    /// Takes that a program was advised another width, and returns how it is told.
+    pub fn advised(&mut self, advised: &Advised, seen: &Observation) -> Advice {
+        let advice = Advice::new(advised, seen);
+        self.history.advised(seen.end_ns, advice.clone());
+        advice
     }
 
     /// Takes that everything was undone, and what came of that.
