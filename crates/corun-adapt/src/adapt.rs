@@ -120,7 +120,14 @@ impl Inside {
             used_ns: last.and_then(|(_, before, _)| since(used, before)),
             idle_ns: last.and_then(|(.., before)| since(read.map(|read| read.idle_ns), before)),
         });
-        answer.threads = self.steady.next(answer.available);
+        let most = match answer.reason {
+            Reason::Neighbours | Reason::Weight => cpus.map_or(0, |cpus| cpus.count()),
+            _ => 0,
+        };
+        answer.threads = self.steady.next(answer.available, most);
+        if self.steady.is_trying() {
+            answer.reason = Reason::Trying;
+        }
         answer
     }
 }

@@ -44,6 +44,8 @@ pub enum Reason {
     Neighbours,
     /// Neighbours use more than leaves what weights guarantee, so that is what can be had.
     Weight,
+    /// Neighbours use the rest, and one thread more is tried, to see whether they give way to it.
+    Trying,
     /// The CPUs that the process may use could not be read.
     NoCpuset,
     /// What the process used, or what was idle, could not be read.
@@ -52,12 +54,13 @@ pub enum Reason {
     Forked,
 }
 
-const REASONS: [Reason; 8] = [
+const REASONS: [Reason; 9] = [
     Reason::NotYet,
     Reason::Cpuset,
     Reason::Quota,
     Reason::Neighbours,
     Reason::Weight,
+    Reason::Trying,
     Reason::NoCpuset,
     Reason::NoUse,
     Reason::Forked,
@@ -71,6 +74,7 @@ impl fmt::Display for Reason {
             Reason::Quota => "the quota of its cgroup allows no more",
             Reason::Neighbours => "neighbours use the rest",
             Reason::Weight => "neighbours use the rest, and no more than its weight guarantees can be had",
+            Reason::Trying => "neighbours use the rest, and one thread more is tried",
             Reason::NoCpuset => "the CPUs that this process may use could not be read",
             Reason::NoUse => "what this process used or what was idle could not be read",
             Reason::Forked => "this process was forked from the one that asked: make a new `Adapt`",
@@ -114,7 +118,7 @@ impl Answer {
             guaranteed: milli(word),
             available: milli(word >> 24),
             threads: Some((word >> 48 & 4_095) as u32).filter(|threads| *threads > 0),
-            reason: REASONS[(word >> 60) as usize & 7],
+            reason: REASONS[(word >> 60) as usize],
         }
     }
 }
@@ -145,7 +149,7 @@ impl fmt::Display for Cpus {
 ///
 /// Available is what the process used and what was idle, since neighbours had the rest; and at least what is guaranteed, since that can
 /// be had whatever they do. A process that could use more CPUs than it has threads running is not shown more than that and what is idle:
-/// it would take the rest from neighbours.
+/// it would take the rest from neighbours, unless they give way, which [`crate::Steady`] tries.
 pub fn decide(reading: &Reading) -> Answer {
     let Some(cpus) = reading.cpus else { return Answer::unknown(Reason::NoCpuset) };
     let cpus = u64::from(cpus) * 1_000;

@@ -1,16 +1,41 @@
 //! Hysteresis: a number of threads that follows what is available, and not every wave of it. Pure.
+//!
+//! What is available is what the process used and what was idle. Of a neighbour that would give way (a lower weight, `SCHED_IDLE`) nothing
+//! shows it while too few threads run. So now and then one thread more is **tried**: it stays if it gets its CPU twice in a row, and
+//! goes at the first figure that says otherwise. Tries that fail become rare.
 
 /// A thread is worth having when it gets seven tenths of a CPU.
 const WORTH_MILLI: u32 = 700;
 /// A change has to be called for so many times in a row.
 const IN_A_ROW: u32 = 2;
+/// Figures without a change before one thread more is tried: at first, and after many tries that failed.
+const FIRST_PAUSE: u32 = 16;
+const MOST_PAUSE: u32 = 256;
 
 /// How many threads would make progress.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Steady {
     threads: Option<u32>,
     called_for: u32,
     in_a_row: u32,
+    /// Whether the last of these threads is only tried.
+    is_trying: bool,
+    /// Figures until the next try, and how many there were to be since the last.
+    left: u32,
+    pause: u32,
+}
+
+impl Default for Steady {
+    fn default() -> Steady {
+        Steady {
+            threads: None,
+            called_for: 0,
+            in_a_row: 0,
+            is_trying: false,
+            left: FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+        }
+    }
 }
 
 impl Steady {
@@ -19,17 +44,60 @@ impl Steady {
         self.threads
     }
 
-    /// Takes the next figure, in milli-CPUs; what is unknown changes nothing. Returns the number of threads.
-    pub fn next(&mut self, available: Option<u32>) -> Option<u32> {
+    /// Whether the last of these threads is only tried.
+    pub fn is_trying(&self) -> bool {
+        self.is_trying
+    }
+
+    /// Takes the next figure, in milli-CPUs; what is unknown changes nothing. Where neighbours have the rest, up to `most` threads are tried;
+    /// 0 where it is not they who limit what is available. Returns the number of threads.
+    pub fn next(&mut self, available: Option<u32>, most: u32) -> Option<u32> {
         let Some(available) = available else { return self.threads };
         let wanted = (available.saturating_add(1_000 - WORTH_MILLI) / 1_000).max(1);
-        if self.threads.is_none_or(|threads| threads == wanted) {
-            (self.threads, self.in_a_row) = (Some(wanted), 0);
+        let Some(threads) = self.threads else {
+            self.settle(wanted);
             return self.threads;
+        };
+        if self.is_trying {
+            self.judge(threads, wanted);
+        } else if wanted == threads {
+            self.in_a_row = 0;
+            self.rest(threads, most);
+        } else {
+            self.follow(threads, wanted);
         }
-        // Only what all of them call for: the least wide of wider ones, the widest of narrower ones.
-        let is_wider = Some(wanted) > self.threads;
-        let was_wider = Some(self.called_for) > self.threads;
+        self.threads
+    }
+
+    /// So many threads, until something changes.
+    fn settle(&mut self, threads: u32) {
+        *self = Steady { threads: Some(threads), ..Steady::default() };
+    }
+
+    /// Nothing calls for a change: after a while one thread more is tried.
+    fn rest(&mut self, threads: u32, most: u32) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 && threads < most {
+            (self.threads, self.is_trying) = (Some(threads + 1), true);
+        }
+    }
+
+    /// A figure from while one thread more than before is tried.
+    fn judge(&mut self, threads: u32, wanted: u32) {
+        if wanted < threads {
+            let pause = (2 * self.pause).min(MOST_PAUSE);
+            *self = Steady { threads: Some(threads - 1), pause, left: pause, ..Steady::default() };
+            return;
+        }
+        self.in_a_row += 1;
+        if self.in_a_row >= IN_A_ROW {
+            self.settle(threads);
+        }
+    }
+
+    /// Only what all figures in a row call for: the least wide of wider ones, the widest of narrower ones.
+    fn follow(&mut self, threads: u32, wanted: u32) {
+        let (is_wider, was_wider) = (wanted > threads, self.called_for > threads);
         if self.in_a_row > 0 && is_wider == was_wider {
             self.called_for =
                 if is_wider { self.called_for.min(wanted) } else { self.called_for.max(wanted) };
@@ -38,9 +106,8 @@ impl Steady {
             (self.called_for, self.in_a_row) = (wanted, 1);
         }
         if self.in_a_row >= IN_A_ROW {
-            (self.threads, self.in_a_row) = (Some(self.called_for), 0);
+            self.settle(self.called_for);
         }
-        self.threads
     }
 }
 
@@ -70,7 +137,66 @@ mod tests {
             (Some(0), Some(1)),
         ];
         for (step, (available, threads)) in table.into_iter().enumerate() {
-            assert_eq!(steady.next(available), threads, "step {step}");
+            assert_eq!(steady.next(available, 0), threads, "step {step}");
+        }
+    }
+
+    /// What a process gets of so many CPUs that runs as many threads as it is told, next to so many loops whose weight is this many
+    /// thousandths of its threads' weight each: the numbers of threads over so many figures.
+    fn next_to(cpus: u32, loops: u32, loop_weight: u32, first: u32, figures: usize) -> Vec<u32> {
+        let mut steady = Steady { threads: Some(first), ..Steady::default() };
+        let mut told = Vec::new();
+        for _ in 0..figures {
+            let threads = steady.threads().expect("it began with a number");
+            let busy = (threads + loops).min(cpus);
+            let own = 1_000 * busy * threads * 1_000 / (threads * 1_000 + loops * loop_weight);
+            let available = own.min(threads * 1_000) + 1_000 * (cpus - busy);
+            steady.next(Some(available), cpus);
+            told.push(threads);
+        }
+        told
+    }
+
+    #[test]
+    fn however_many_threads_it_begins_with_it_ends_with_as_many_as_get_a_cpu() {
+        // CPUs, loops, their weight in thousandths, and where it ends.
+        let table = [
+            (2, 1, 1_000, 1),
+            (2, 2, 1_000, 1),
+            (2, 1, 3, 2),
+            (2, 2, 3, 2),
+            (16, 8, 1_000, 8),
+            (16, 15, 3, 16),
+        ];
+        for (cpus, loops, weight, wanted) in table {
+            for first in 1..=cpus {
+                let told = next_to(cpus, loops, weight, first, 4_000);
+                let (last, rare) = (&told[3_000..], told[3_000..].iter().filter(|n| **n != wanted).count());
+                assert!(
+                    rare * 100 <= last.len(),
+                    "{cpus} CPUs, {loops} loops of {weight}, first {first}: {last:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_fails_is_tried_less_and_less_often_and_is_over_at_the_first_figure() {
+        let told = next_to(2, 1, 1_000, 1, 2_000);
+        let tries: Vec<usize> = told.iter().enumerate().filter(|(_, n)| **n == 2).map(|(at, _)| at).collect();
+        let pauses: Vec<usize> = tries.windows(2).map(|two| two[1] - two[0] - 1).collect();
+        assert_eq!(pauses[..6], [32, 64, 128, 256, 256, 256], "{tries:?}");
+        assert_eq!(tries[0], FIRST_PAUSE as usize);
+    }
+
+    #[test]
+    fn nothing_is_tried_where_neighbours_are_not_the_limit_or_every_cpu_has_a_thread() {
+        let mut steady = Steady::default();
+        for (available, most) in [(1_000, 0), (2_000, 2)] {
+            for _ in 0..1_000 {
+                steady.next(Some(available), most);
+                assert!(!steady.is_trying(), "{available} of {most}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How many threads to run: the answer within what the program asked for, in a mode that the user chose.
 
 use crate::adapt::{Adapt, Error};
-use crate::decision::Answer;
+use crate::decision::{Answer, Reason};
 use crate::page::{Page, PageError};
 use crate::sources::Cpus;
 use std::fmt;
@@ -143,7 +143,11 @@ impl Width {
         let is_renewed = self.adapt.refresh();
         if is_renewed && self.mode() == Mode::Observe {
             let wished = self.wished();
-            if self.answer().threads.is_some() && self.said.swap(wished, Relaxed) != wished {
+            // Whoever only observes runs the most anyway, so a try tells nothing.
+            if self.answer().threads.is_some()
+                && self.answer().reason != Reason::Trying
+                && self.said.swap(wished, Relaxed) != wished
+            {
                 let most = self.most;
                 say(format_args!("would run {wished} of {most} threads: {}", self.answer()));
             }
