@@ -128,6 +128,11 @@ package: build ## packages for Debian and RPM, into out/package (DEBEMAIL says w
 	@scripts/package deb $(corun) out/package
 	@scripts/package rpm $(corun) out/package
 
+.PHONY: wheel
+wheel: build ## a wheel of the Python package, with libcorun inside, into out/wheel
+	@scripts/need python3-pip
+	@scripts/wheel $(dir $(corun))libcorun.so out/wheel
+
 .PHONY: install
 install: ## what `make build` made, man pages, completions and libcorun, below PREFIX (/usr/local: as root)
 	@DESTDIR=$(DESTDIR) scripts/install $(corun) $(DESTDIR)$(PREFIX)

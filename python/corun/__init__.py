@@ -4,8 +4,8 @@
 >>> corun.cpus()
 Cpus(threads=2, available=1.98, guaranteed=None, reason='1.98 CPUs available: ...')
 
-Nothing is compiled: the functions of libcorun are called through ctypes. The library is looked for in the file that the environment
-variable CORUN_LIBRARY names, where the dynamic linker looks, and in /usr/local/lib.
+The functions of libcorun are called through ctypes, so one wheel is right for every Python 3. The library is looked for in the file that the
+environment variable CORUN_LIBRARY names, in this package (`make wheel` puts it there), where the dynamic linker looks, and in /usr/local/lib.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import ctypes.util
 import os
 import threading
 import time
-from typing import Iterator, NamedTuple, Optional
+from typing import Dict, Iterator, NamedTuple, Optional
 
 __all__ = ["Cpus", "Error", "cpus", "limits", "threads"]
 
@@ -44,8 +44,9 @@ class Cpus(NamedTuple):
 
 def _load() -> ctypes.CDLL:
     named = os.environ.get("CORUN_LIBRARY")
-    names = [named] if named else [ctypes.util.find_library("corun"), "libcorun.so.1", "/usr/local/lib/libcorun.so.1"]
-    for name in filter(None, names):
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libcorun.so.1")
+    installed = [own, ctypes.util.find_library("corun"), "libcorun.so.1", "/usr/local/lib/libcorun.so.1"]
+    for name in filter(None, [named] if named else installed):
         try:
             library = ctypes.CDLL(name)
             break
@@ -127,14 +128,17 @@ def threads() -> int:
 
 @contextlib.contextmanager
 def limits() -> Iterator[int]:
-    """Inside `with corun.limits():` the thread pools of BLAS and OpenMP have as many threads as would make progress.
+    """Inside `with corun.limits():` the thread pools of BLAS and OpenMP have no more threads than would make progress.
 
-    The pools are those that threadpoolctl finds. It gives the number of threads.
+    The pools are those that threadpoolctl finds; one that has fewer threads keeps them. It gives the number of threads.
     """
     try:
         import threadpoolctl
     except ImportError:
         raise Error("corun.limits needs the package threadpoolctl: run `pip install threadpoolctl`") from None
     number = threads()
-    with threadpoolctl.threadpool_limits(limits=number):
+    most: Dict[str, int] = {}
+    for pool in threadpoolctl.threadpool_info():
+        most[pool["prefix"]] = min(number, pool["num_threads"], most.get(pool["prefix"], number))
+    with threadpoolctl.threadpool_limits(limits=most):
         yield number

@@ -63,11 +63,14 @@ class Corun(unittest.TestCase):
             def __exit__(self, *_):
                 holds.append(None)
 
-        stand_in = types.SimpleNamespace(threadpool_limits=Limits)
+        pools = [{"prefix": "libgomp", "num_threads": 64}, {"prefix": "libopenblas", "num_threads": 64},
+                 {"prefix": "libopenblas", "num_threads": 1}]
+        stand_in = types.SimpleNamespace(threadpool_limits=Limits, threadpool_info=lambda: pools)
         with mock.patch.dict(sys.modules, threadpoolctl=stand_in):
             with corun.limits() as number:
-                self.assertEqual(holds, [number])
-            self.assertEqual(holds, [number, None])
+                # Who was given one thread keeps it.
+                self.assertEqual(holds, [{"libgomp": number, "libopenblas": 1}])
+            self.assertEqual(holds[1:], [None])
         with mock.patch.dict(sys.modules, threadpoolctl=None), self.assertRaises(corun.Error):
             with corun.limits():
                 self.fail("there is no threadpoolctl")

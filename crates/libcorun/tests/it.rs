@@ -182,6 +182,50 @@ fn a_python_program_finds_everything_through_ctypes() {
     }
 }
 
+/// What a registry that cannot be reached, or a Python without parts, makes pip and venv say: this machine's lack.
+const LACKS: [&str; 3] = ["No matching distribution found", "ensurepip is not", "No module named pip"];
+
+/// Runs a step towards the wheel. `None`, and it says so, where the machine lacks something.
+fn step(what: &str, command: &mut Command) -> Option<()> {
+    let output = run(what, command)?;
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text);
+    if let Some(lack) = LACKS.iter().find(|lack| text.contains(**lack)) {
+        println!("skipped: {what}: {lack}");
+        return None;
+    }
+    succeeded(&output);
+    Some(())
+}
+
+fn wheel_works(folder: &Path) -> Option<()> {
+    let (clean, wheels) = (folder.join("clean"), folder.join("wheels"));
+    step("python3", Command::new("python3").args(["-m", "venv"]).arg(&clean))?;
+    let python = clean.join("bin/python");
+    let mut make = Command::new(here().join("../../scripts/wheel"));
+    step("wheel", make.arg(built().join("libcorun.so")).arg(&wheels).env("PYTHON", &python))?;
+    let all: Vec<PathBuf> = std::fs::read_dir(&wheels).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [wheel] = &all[..] else { panic!("{all:?}") };
+    let name = wheel.file_name().unwrap().to_str().unwrap();
+    assert!(name.contains("-py3-none-linux_"), "{name} is of one machine, and of every Python 3");
+    let mut install = Command::new(&python);
+    step("pip", install.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]).arg(wheel))?;
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "unittest", "discover", "--start-directory"]).arg(here().join("../../python/tests"));
+    tests.current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.env_remove("PYTHONPATH").env_remove("CORUN_LIBRARY").env_remove("CORUN_ADAPT");
+    let output = tests.output().unwrap();
+    succeeded(&output);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("Ran 0 tests"));
+    Some(())
+}
+
+#[test]
+fn a_wheel_works_in_a_clean_environment_with_nothing_else_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let _ = wheel_works(folder.path());
+}
+
 #[test]
 fn the_run_time_name_has_the_version_of_the_interface() {
     let library = std::fs::read(built().join("libcorun.so")).unwrap();
