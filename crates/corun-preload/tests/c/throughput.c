@@ -1,5 +1,5 @@
 /* Throughput for so many seconds, in steps a second: of a loop of parallel regions where it is compiled with OpenMP, else of products of
- * OpenBLAS. For examples/cells.rs. */
+ * OpenBLAS. For bench/adapt.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,0 +1,69 @@
+//! Programs in Rust for `bench/adapt.py`, which measures what adapting is worth: each prints its work a second.
+//!
+//! ```sh
+//! kernels rayon|engine THREADS|adaptive SECONDS
+//! ```
+
+use corun_adapt::{cpus, Mode, Pool, Width};
+use corun_pdes::models::Phold;
+use corun_pdes::{Idle, Mapping, Options, Run};
+use rayon::prelude::*;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [kernel, threads, seconds] = &words[..] else { return usage() };
+    let threads = match threads.as_str() {
+        "adaptive" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let length = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let (Some(threads), Some(length)) = (threads, length) else { return usage() };
+    match kernel.as_str() {
+        "rayon" => println!("{}", with_rayon(threads, length)),
+        "engine" => println!("{}", with_engine(threads, length)),
+        _ => return usage(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: kernels rayon|engine THREADS|adaptive SECONDS");
+    ExitCode::from(2)
+}
+
+/// Steps a second of a loop of parallel steps of some 2 ms; adaptive without a number of threads.
+fn with_rayon(threads: Option<u32>, length: Duration) -> f64 {
+    let mode = if threads.is_some() { Mode::Off } else { Mode::On };
+    let width = Width::new(mode, 1, threads.unwrap_or(cpus())).expect("/proc is mounted");
+    let pool = Pool::new(width).expect("threads can be started");
+    let part = |n: u32| (0..5_000).fold(f64::from(n), |x, _| std::hint::black_box(x) * 0.999 + 0.5);
+    let (begin, mut steps) = (Instant::now(), 0.0);
+    while begin.elapsed() < length {
+        std::hint::black_box(pool.install(|| (0..200u32).into_par_iter().map(part).sum::<f64>()));
+        steps += 1.0;
+    }
+    steps / begin.elapsed().as_secs_f64()
+}
+
+/// Committed events a second of one run: fixed mapping with so many workers, or LADM with all.
+fn with_engine(threads: Option<u32>, length: Duration) -> f64 {
+    let model = Phold::default();
+    let options = Options {
+        workers: threads.unwrap_or(cpus()) as usize,
+        mapping: if threads.is_some() { Mapping::Fixed { pin: false } } else { Mapping::ladm() },
+        idle: if threads.is_some() { Idle::Spin } else { Idle::Block },
+        ..Options::default()
+    };
+    let run = Run::new(&model, &options).expect("the options make sense");
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for worker in 0..options.workers {
+            let run = &run;
+            scope.spawn(move || run.work(worker, |_| begin.elapsed() < length));
+        }
+    });
+    let took = begin.elapsed();
+    run.finish().expect("it was only ended early").committed as f64 / took.as_secs_f64()
+}
