@@ -1,11 +1,17 @@
 """Records of benchmarks that the tree can keep: rows are read from JSON lines, and come to facts by name and to tables."""
-import collections, json, os, platform, subprocess, time
+import collections, gzip, json, os, platform, subprocess, time
 
 
 def read(files):
+    """Rows by their kind, of pieces (JSON lines) and of records that were kept (`result.json`, compressed or not)."""
     rows = collections.defaultdict(list)
     for name in files:
-        with open(name) as file:
+        with (gzip.open if name.endswith(".gz") else open)(name, "rt") as file:
+            if name.removesuffix(".gz").endswith(".json"):
+                for kind, kept in json.load(file).items():
+                    if isinstance(kept, dict) and "columns" in kept:
+                        rows[kind] += [dict(zip(kept["columns"], row)) for row in kept["rows"]]
+                continue
             for line in file:
                 row = json.loads(line)
                 rows[row["kind"]].append(row)

@@ -8,7 +8,8 @@
     bench/verify.py summary  FILE...               counts, with exact bounds (Clopper-Pearson, 95 %)
     bench/verify.py record   FILE... --out DIR     a record for scripts/keep-record
 
-A piece ends by itself after the time that `--for` gives, and appends a line of JSON per run to FILE; so pieces add up. `CORUN` names the
+A piece ends by itself after the time that `--for` gives, and appends a line of JSON per run to FILE; so pieces add up. So do records that were
+kept, such as studies/runs/verify-bench/result.json.gz: a record of that and of new pieces has the runs of both, each marked by its version. `CORUN` names the
 program, else target/release/corun is taken. `runs` takes two thirds of its time for programs on one CPU, on both CPUs at a time, and the
 rest for programs that have the machine to themselves. So do all other kinds: corun on the CPU of a short iteration would show in it.
 
@@ -17,16 +18,17 @@ Truth is what the script did, and what clocks and the kernel say of it; each fil
 import argparse, json, os, signal, sys, tempfile, time
 import records
 from verdicts import gate, labels, overhead, record, runs
-from verdicts.kit import lanes
+from verdicts.kit import lanes, version
 
 CPU, OTHER = 0, 1
 
 
 def write(kind, rows, out):
     """A line for each row. Several processes may write at a time."""
+    of_all = {"kind": kind, "version": version(), "machine": records.machine(), "day": time.strftime("%Y-%m-%d", time.gmtime())}
     with open(out, "a") as file:
         for row in rows:
-            file.write(json.dumps({"kind": kind, **row}) + "\n")
+            file.write(json.dumps({**of_all, **row}) + "\n")
             file.flush()
 
 
@@ -47,11 +49,11 @@ def main():
     parser.add_argument("--out")
     args = parser.parse_args()
     if args.kind == "summary":
-        return print(record.summary(records.read(args.files)), end="")
+        return print(record.summary(record.read(args.files)), end="")
     if not args.out:
         parser.error("--out says where it goes")
     if args.kind == "record":
-        return record.write(records.read(args.files), args.out)
+        return record.write(record.read(args.files), args.out)
     begin, out = time.monotonic(), os.path.abspath(args.out)
     until = begin + args.seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +66,7 @@ def main():
             write("labels", labels.rows(until, folder, CPU, OTHER), out)
         else:
             write("overhead", overhead.rows(until, folder, CPU), out)
-    print(record.summary(records.read([out])), end="")
+    print(record.summary(record.read([out])), end="")
 
 
 if __name__ == "__main__":

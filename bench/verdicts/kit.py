@@ -7,6 +7,16 @@ SOURCE = "".join(f"int f{n}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s +
 DIES_WITH_ITS_PARENT = 1  # PR_SET_PDEATHSIG
 
 
+def version():
+    """The commit that last changed the program, with a `+` where the tree has changed it since; else what it says of itself."""
+    git = lambda *argv: subprocess.run(["git", "-C", HERE, *argv, "--", ":/crates", ":/Cargo.lock"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip()
+    commit = git("log", "-1", "--format=%h")
+    if not commit:
+        return subprocess.run([CORUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
+    return commit + ("+" if git("status", "--porcelain") else "")
+
+
 def pace(cpu):
     """What the calibration of `corun load` says a millisecond of work is."""
     out = subprocess.run(["taskset", "-c", str(cpu), CORUN, "load", "persistent", "--duration", "300ms", "--json", "-", "-q"],

@@ -7,15 +7,45 @@ from .kit import CORUN
 from .statistics_of import at_least, at_most, is_slower
 
 SCHEMA = "corun.verify-bench/1"
+UNKNOWN = "unknown"
 
 
 def facts(rows):
-    return records.facts(rows, (of_runs, of_gate, of_labels, of_overhead))
+    return records.facts(rows, (of_versions, of_runs, of_gate, of_labels, of_overhead))
+
+
+def of_versions(rows):
+    """Which versions of the program were counted, and where, oldest first: those of earlier sessions count as well."""
+    marks = lambda r: tuple(r.get(mark) or UNKNOWN for mark in ("version", "machine"))
+    days, of = {}, collections.defaultdict(list)
+    for kind in KEPT:
+        for r in rows[kind]:
+            days[marks(r)] = min(r.get("day") or UNKNOWN, days.get(marks(r), UNKNOWN))
+            of[kind, marks(r)].append(r)
+    days = dict(sorted(days.items(), key=lambda of: of[1]))
+    lines = []
+    for which, day in days.items():
+        runs, labels = of["runs", which], [r for r in of["labels", which] if r.get("counts") is not False]
+        lines.append([*which, day, len(runs), sum((r["truth"], r["said"]) in WRONG for r in runs), len(of["gate", which]), len(labels),
+                      sum(r["said"] != right(r) for r in labels), len(of["overhead", which])])
+    head = ["version", "machine", "first day", "runs", "of these wrong", "pairs of the gate", "time-outs", "not labelled rightly",
+            "rounds of overhead"]
+    first = min(days.values(), default=UNKNOWN)
+    return {"versions": len({version for version, _ in days}), "versions.first-day": first, "versions.table": table(head, lines)} if days else {}
+
+
+# What is said of a run against what it was.
+WRONG = {("idle", "disturbed"), ("harmless", "disturbed"), ("costly", "clean")}
+
+
+def right(label):
+    """What is no time-out of somebody starved is `not starved`; throttled would be as wrong."""
+    return "starved" if label["starved"] else "not starved"
 
 
 def of_runs(rows):
     found, lines = {}, []
-    all_runs = [r for r in rows["runs"] if r["status"] == 0]
+    all_runs = [r for r in rows["runs"] if not r.get("status")]
     if not all_runs:
         return found
     for name, truths, wrong in (("alarms", ("idle", "harmless"), "disturbed"), ("idle", ("idle",), "disturbed"),
@@ -26,6 +56,9 @@ def of_runs(rows):
                   f"runs.{name}.unclear": sum(r["said"] == "unclear" for r in of)}
     of = [r for r in all_runs if r["truth"] == "neither"]
     found["runs.neither"] = len(of)
+    of = sorted(r["corun"] for r in all_runs if r.get("corun") is not None)
+    if of:
+        found |= {"runs.corun.median": percent(statistics.median(of)), "runs.corun.nine-in-ten": percent(of[len(of) * 9 // 10])}
     found["runs.shortest"] = f"{min(r['wall_ms'] for r in all_runs):.0f} ms"
     found["runs.longest"] = f"{max(r['wall_ms'] for r in all_runs) / 1e3:.1f} s"
     for truth in ("idle", "harmless", "costly"):
@@ -37,11 +70,10 @@ def of_runs(rows):
             said = collections.Counter(r["said"] for r in of)
             lines.append([truth, program, on, len(of), said["clean"], said["unclear"], said["disturbed"]])
     found["runs.table"] = table(["truth", "program", "on", "runs", "clean", "unclear", "disturbed"], lines)
-    wrong = [r for r in all_runs if (r["truth"], r["said"]) in
-             {("idle", "disturbed"), ("harmless", "disturbed"), ("costly", "clean")}]
+    wrong = [r for r in all_runs if (r["truth"], r["said"]) in WRONG]
     found["runs.wrong"] = "; ".join(
         f"{r['truth']} called {r['said']}: {r['program']} ({r['on']}) of {r['wall_ms']:.0f} ms next to {r['beside'] or 'nobody'}, "
-        f"lost {percent(r.get('lost', 0))}, said {percent(r['disturbance'])} by {r['culprit']}" for r in wrong) or "none"
+        f"lost {percent(r.get('lost') or 0)}, said {percent(r['disturbance'])} by {r.get('culprit') or 'nobody'}" for r in wrong) or "none"
     return found
 
 
@@ -95,11 +127,11 @@ def of_gate(rows):
 
 
 def of_labels(rows):
-    of = [r for r in rows["labels"] if r.get("counts", True)]
+    # A row of an older record does not say: all of those count.
+    of = [r for r in rows["labels"] if r.get("counts") is not False]
     if not of:
         return {}
-    # What is no time-out of somebody starved is `not starved`; throttled would be as wrong.
-    wrong = [r for r in of if r["said"] != ("starved" if r["starved"] else "not starved")]
+    wrong = [r for r in of if r["said"] != right(r)]
     groups = collections.defaultdict(collections.Counter)
     for r in of:
         groups["starved" if r["starved"] else "not starved", r["test"]][r["said"]] += 1
@@ -144,13 +176,31 @@ def summary(rows):
 
 
 # What is kept of a row, by kind: the rest can be made from it or is said in no figure.
+OF_ALL = ["version", "machine", "day"]
 KEPT = {
-    "runs": ["program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "cpu_ms", "others", "had", "neighbours", "kernel", "corunners", "said", "doubt",
-             "disturbance"],
-    "gate": ["noise", "slower", "tries", "pair"],
-    "labels": ["starved", "test", "limit_s", "others", "counts", "said"],
-    "overhead": ["program", "bare", "verify", "verify --results", "bare again"],
+    "runs": [*OF_ALL, "program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "cpu_ms", "others", "had", "neighbours", "kernel",
+             "corun", "corunners", "status", "said", "doubt", "disturbance", "culprit"],
+    "gate": [*OF_ALL, "noise", "slower", "tries", "pair"],
+    "labels": [*OF_ALL, "starved", "test", "limit_s", "others", "counts", "said"],
+    "overhead": [*OF_ALL, "program", "bare", "verify", "verify --results", "bare again"],
 }
+
+
+def read(files):
+    """Rows of pieces and of earlier records: they add up."""
+    rows = records.read(files)
+    for row in rows["gate"]:
+        row["pair"] = [measured(side) for side in row["pair"]]
+    return rows
+
+
+def measured(side):
+    """What was measured of a side of a pair: a record has it as a list."""
+    if isinstance(side, dict):
+        return side
+    spread = lambda of: of and dict(zip(("count", "mean_s", "deviation_s"), of))
+    raw, cleaned, disturbed, unclear = side
+    return {"raw": spread(raw), "cleaned": spread(cleaned), "disturbed": disturbed, "unclear": unclear}
 
 
 def compact(value):
@@ -168,4 +218,5 @@ def write(rows, folder):
     records.write(
         folder, SCHEMA, "Is `corun verify` right about runs, benchmarks and tests?", CORUN, facts(rows), kept,
         [f"bench/verify.py {kind}" for kind in KEPT],
-        "`result.json.gz` has every run. What each kind of run is, and how its truth is known, the files in `bench/verdicts` say.")
+        "`result.json` has every run, of this session and of those before it. What each kind of run is, and how its truth is known, the "
+        "files in `bench/verdicts` say.")
