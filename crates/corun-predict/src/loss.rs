@@ -86,6 +86,11 @@ impl Loss {
         self.evident.is_some_and(|e| e.weight.share > 0.5)
     }
 
+    /// Whether evidence made it another loss than that of the sums, by more than this share of its wall time.
+    pub(crate) fn differs_from_sums(&self, share: f64) -> bool {
+        self.evident.is_some_and(|e| (self.lost_ns[1] - e.by_sums_ns).abs() > share * self.wall_ns)
+    }
+
     /// The shares of its wall time that were lost, 0..=1: at least, most likely, at most.
     pub fn shares(&self) -> [f64; 3] {
         self.lost_ns.map(|ns| if self.wall_ns > 0.0 { (ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 })

@@ -1,7 +1,8 @@
 //! Was a run disturbed? By how much, when and by whom: what `corun verify` answers.
 //!
 //! Method: what the run lost of its wall time ([`crate::loss`]), slot by slot, so that what it lost in parts sums to what it
-//! lost in all. Consecutive slots above the limit form an interval. Time that the kernel's own threads or an idle CPU's wake-up
+//! lost in all. Consecutive slots above the limit form an interval. A replay has no slots: where it says something else than their sum, by
+//! more than was allowed, there are no intervals. Time that the kernel's own threads or an idle CPU's wake-up
 //! took is as it would be alone and disturbs nobody, and what is below the limit over the whole run is no disturbance whatever
 //! single windows say. What corun itself took while it watched is its own cost, said apart and blamed on nobody.
 //!
@@ -86,7 +87,8 @@ pub struct Verdict {
     pub pace: Option<Pace>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
-    /// When it was disturbed by more than was allowed, oldest first.
+    /// When it was disturbed by more than was allowed, oldest first; empty where `method` is a replay, which tells how much was lost
+    /// and not when.
     pub intervals: Vec<Disturbance>,
     /// What could not be known.
     pub unavailable: Vec<Unavailable>,
@@ -272,7 +274,7 @@ impl Judge {
             disturbance,
             disturbance_range: [least, most],
             may_have_spun: self.is_parallel && self.life.parts().spin_ns.is_none(),
-            method: if loss.is_evident() { Method::Replay } else { Method::Ledger },
+            method: if loss.differs_from_sums(allowed) { Method::Replay } else { Method::Ledger },
             max_disturbance: self.max_disturbance,
             resolution,
             wall_ns,
@@ -371,6 +373,10 @@ impl LossOverTime {
         }
         self.close(tenants);
         let (loss, kept) = self.losses.total(&self.known);
+        // Intervals are those of the sums. A run that lost something else lost it at another time.
+        if loss.differs_from_sums(allowed) {
+            self.found.clear();
+        }
         // Where the whole lost less than its parts by themselves, each of them did.
         self.found.retain_mut(|interval| {
             interval.disturbance = (interval.disturbance * kept).min(1.0);

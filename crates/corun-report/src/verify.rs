@@ -251,7 +251,8 @@ impl VerifyReport {
         }
         if self.judged.method == Method::Replay {
             let said = "from a replay of what it did, without the others: its ledger alone says otherwise";
-            let _ = writeln!(out, "  {said}");
+            let when = if self.judged.verdict == Ruling::Disturbed { ". It does not tell when" } else { "" };
+            let _ = writeln!(out, "  {said}{when}");
         }
         if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
             if taken > self.judged.max_disturbance {

@@ -3,7 +3,9 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `facts` | facts of a run, and what was lost in it |
+//! | `intervals` | when a run was disturbed |
 //! | `spans` | parts of a run |
 
 mod facts;
+mod intervals;
 mod spans;

@@ -9,17 +9,17 @@ use corun_model::{CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, T
 use corun_predict::spans::{Cause, Judged, Span, Unsure};
 use corun_predict::{Judge, Ruling, MAX_DISTURBANCE};
 
-const MS: u64 = 1_000_000;
-const SUBJECT: TenantId = TenantId(0);
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const SUBJECT: TenantId = TenantId(0);
 const OTHER: TenantId = TenantId(1);
 /// The length of a window.
-const WINDOW: u64 = 100 * MS;
+pub(super) const WINDOW: u64 = 100 * MS;
 /// The host's clock when the run begins.
-const BEGIN: u64 = 5_000 * MS;
+pub(super) const BEGIN: u64 = 5_000 * MS;
 
 /// What one task does in a window, in milliseconds; the rest of it sleeps.
 #[derive(Clone, Copy, Default)]
-struct Does {
+pub(super) struct Does {
     computes: u64,
     /// Waits for a CPU that another program holds.
     stolen: u64,
@@ -28,15 +28,15 @@ struct Does {
     throttled: u64,
 }
 
-const COMPUTES: Does = Does { computes: 100, stolen: 0, queued: 0, throttled: 0 };
-const STARVES: Does = Does { computes: 20, stolen: 80, queued: 0, throttled: 0 };
+pub(super) const COMPUTES: Does = Does { computes: 100, stolen: 0, queued: 0, throttled: 0 };
+pub(super) const STARVES: Does = Does { computes: 20, stolen: 80, queued: 0, throttled: 0 };
 const SLEEPS: Does = Does { computes: 0, stolen: 0, queued: 0, throttled: 0 };
 
 fn account(parts: Parts, culprits: Culprits) -> Account {
     Account { ledger: Ledger::new(parts, WINDOW).unwrap(), culprits, ..Account::default() }
 }
 
-fn window(n: usize, does: Does, quota: Option<CpuQuota>) -> Observation {
+pub(super) fn window(n: usize, does: Does, quota: Option<CpuQuota>) -> Observation {
     let Does { computes, stolen, queued, throttled } = does;
     let steal_ns = (stolen + queued) * MS;
     let parts = Parts {
@@ -238,7 +238,7 @@ fn with_runner(mut seen: Observation) -> Observation {
 
 /// A window of a shell that starts one short process after another: each computes for 5 ms, and then it waits for a CPU as long. It computes
 /// next to nothing itself.
-fn of_shell(n: usize) -> Observation {
+pub(super) fn of_shell(n: usize) -> Observation {
     let mut seen = window(n, Does { stolen: 50, ..Does::default() }, None);
     for child in 0..10 {
         let parts = Parts { compute_ns: 5 * MS, ..Parts::default() };
@@ -249,7 +249,7 @@ fn of_shell(n: usize) -> Observation {
         let id = TaskId(100 + 10 * n as u32 + child);
         seen.tasks.push(TaskObservation { id, account: account.into(), ..seen.tasks[0].clone() });
     }
-    with_runner(seen)
+    seen
 }
 
 /// What it does in ten windows, and one that runs all the time, or not.
@@ -276,7 +276,7 @@ fn log_of_shell(another_runs: bool) -> RunLog {
 fn a_test_that_stands_still_while_its_shell_waits_for_a_cpu_is_starved() {
     let judged = |log: Option<RunLog>| {
         let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
-        (0..10).for_each(|n| judge.push(&of_shell(n)));
+        (0..10).for_each(|n| judge.push(&with_runner(of_shell(n))));
         log.iter().for_each(|log| judge.push_log(log));
         judge.parts().unwrap().judge_test(&span(105, 0, 300))
     };

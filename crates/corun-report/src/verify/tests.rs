@@ -87,6 +87,18 @@ fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_take
 }
 
 #[test]
+fn what_a_replay_tells_is_how_much_was_lost_and_not_when() {
+    let said = |verdict| {
+        let mut replayed = report(verdict);
+        (replayed.judged.method, replayed.judged.intervals) = (Method::Replay, vec![]);
+        replayed.text()
+    };
+    let from = "  from a replay of what it did, without the others: its ledger alone says otherwise";
+    assert!(said(Ruling::Disturbed).contains(&format!("{from}. It does not tell when\n")));
+    assert!(said(Ruling::Clean).contains(&format!("{from}\n")), "nothing was lost at any time");
+}
+
+#[test]
 fn to_what_a_short_run_can_be_judged_is_said_where_less_was_allowed() {
     let mut short = report(Ruling::Clean);
     assert!(!short.sentence().contains("judged to"));
