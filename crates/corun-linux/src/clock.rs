@@ -12,6 +12,17 @@ pub fn now_unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
+/// By how much [`now_unix_ns`] is ahead of [`now_ns`]. Whoever loses his CPU between two looks at clocks takes them for further apart than
+/// they are; so it is the tightest of several looks.
+pub fn unix_ahead_ns() -> i64 {
+    const LOOKS: usize = 8;
+    let look = || {
+        let (before_ns, unix_ns, after_ns) = (now_ns(), now_unix_ns(), now_ns());
+        (after_ns - before_ns, unix_ns as i64 - before_ns.midpoint(after_ns) as i64)
+    };
+    (0..LOOKS).map(|_| look()).min().map_or(0, |(_, ahead_ns)| ahead_ns)
+}
+
 /// By how much a time after boot (`/proc/PID/stat`, which counts suspended time) is ahead of [`now_ns`].
 pub fn boot_ahead_ns() -> u64 {
     read_ns(libc::CLOCK_BOOTTIME).saturating_sub(now_ns())

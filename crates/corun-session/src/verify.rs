@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{SubjectWatch, WatchOptions};
 use crate::target::{hold, release};
+use corun_linux::clock::unix_ahead_ns;
 use corun_linux::launch::Running;
 use corun_linux::spin::SpinOptions;
 use corun_linux::watcher::Source;
@@ -67,6 +68,8 @@ pub struct Verify {
     first: TaskId,
     begin_ns: u64,
     end_ns: u64,
+    /// By how much the clock of the world was ahead when it began.
+    unix_ahead_ns: i64,
     left_behind: usize,
 }
 
@@ -102,6 +105,7 @@ impl Verify {
             first,
             begin_ns,
             end_ns: begin_ns,
+            unix_ahead_ns: unix_ahead_ns(),
             left_behind: 0,
         })
     }
@@ -135,6 +139,7 @@ impl Verify {
             lives: self.lives.ended,
             begin_ns: self.begin_ns,
             end_ns: self.end_ns,
+            unix_ahead_ns: [self.unix_ahead_ns, unix_ahead_ns()],
             missing: self.watch.missing(),
             machine: self.watch.machine().clone(),
             source: self.watch.watcher().source(),
@@ -230,6 +235,8 @@ pub struct Verified {
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
+    /// By how much the clock of the world was ahead of the host's when it began and when it had ended: somebody may have set it.
+    pub unix_ahead_ns: [i64; 2],
     /// What could not be seen, and why.
     pub missing: Vec<Unavailable>,
     /// The machine's shape.

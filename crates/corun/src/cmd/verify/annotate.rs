@@ -100,6 +100,6 @@ fn judged<T>(
         ran_ns.end = ran_ns.end.max(seen.end_ns);
     }
     let (ran_ns, ahead_ns) = ran.ok_or(past::NoPast::NoWindow(found.damages))?;
-    let watched = Watched::on_clock(&judge, ran_ns, ahead_ns).expect("a judge of parts has parts");
+    let watched = Watched::on_clock(&judge, ran_ns, [ahead_ns; 2]).expect("a judge of parts has parts");
     Ok(say(&watched))
 }

@@ -1,6 +1,5 @@
 //! Parts of the run: what a benchmark tool wrote down of it, and the test cases of a JUnit file, each judged by its own span.
 
-use corun_linux::clock::{now_ns, now_unix_ns};
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::verdict::Judge;
 use corun_predict::Ruling;
@@ -56,8 +55,8 @@ pub fn ahead_of_utc_s() -> i64 {
 /// A run that was watched, on the clock of files.
 pub struct Watched<'a> {
     run: Run,
-    /// By how much that clock is ahead of the host's.
-    ahead_ns: i64,
+    /// By how much that clock was ahead of the host's in the beginning and in the end.
+    ahead_ns: [i64; 2],
     judge: &'a Judge,
     parts: Parts<'a>,
 }
@@ -65,28 +64,22 @@ pub struct Watched<'a> {
 impl<'a> Watched<'a> {
     /// `None`: it was not watched for its parts.
     pub fn new(verified: &'a Verified) -> Option<Watched<'a>> {
-        let ahead_ns = now_unix_ns() as i64 - now_ns() as i64;
-        Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, ahead_ns)
+        Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, verified.unix_ahead_ns)
     }
 
-    /// What a judge has seen from one instant to another of the host's clock, which the clock of files is ahead of.
-    pub fn on_clock(judge: &'a Judge, ran_ns: Range<u64>, ahead_ns: i64) -> Option<Watched<'a>> {
+    /// What a judge has seen from one instant to another of the host's clock, which the clock of files is ahead of: by so much in the
+    /// beginning and in the end.
+    pub fn on_clock(judge: &'a Judge, ran_ns: Range<u64>, ahead_ns: [i64; 2]) -> Option<Watched<'a>> {
         let run = Run {
-            begin_ns: ran_ns.start as i64 + ahead_ns,
-            end_ns: ran_ns.end as i64 + ahead_ns,
+            begin_ns: ran_ns.start as i64 + ahead_ns[0],
+            end_ns: ran_ns.end as i64 + ahead_ns[1],
             ahead_s: ahead_of_utc_s(),
         };
         Some(Watched { run, ahead_ns, judge, parts: judge.parts()? })
     }
 
-    /// The same stretch on the host's clock.
     fn on_host(&self, span: &Span) -> spans::Span {
-        let host = |ns: i64| u64::try_from(ns - self.ahead_ns).unwrap_or(0);
-        spans::Span {
-            earliest_ns: host(span.earliest_ns),
-            latest_ns: host(span.latest_ns),
-            length_ns: u64::try_from(span.length_ns).unwrap_or(0),
-        }
+        on_host(span, self.ahead_ns)
     }
 
     fn name_of(&self, judged: &Judged) -> Option<&str> {
@@ -104,7 +97,7 @@ impl<'a> Watched<'a> {
         let results = Results::read(&text, &file)?;
         let mut iterations: Vec<Vec<Iteration>> = vec![Vec::new(); results.benchmarks.len()];
         let mut placed = results.place(&self.run);
-        let of_files = |ns: u64| ns as i64 + self.ahead_ns;
+        let of_files = |ns: u64| ns as i64 + self.ahead_ns[0];
         let life = |&(begin, end): &(u64, u64)| Life { begin_ns: of_files(begin), end_ns: of_files(end) };
         results.narrow(&mut placed, &verified.lives.iter().map(life).collect::<Vec<_>>());
         for placed in placed {
@@ -163,5 +156,34 @@ impl<'a> Watched<'a> {
             (Some(unread), _) => Err(unread.into()),
             (None, written) => Ok(written.map(|()| (count, failed))?),
         }
+    }
+}
+
+/// A stretch on the host's clock. Where the clock of files was set meanwhile, it may have been before that or after it.
+fn on_host(span: &Span, ahead_ns: [i64; 2]) -> spans::Span {
+    let [first, last] = ahead_ns;
+    let host = |ns: i64| u64::try_from(ns).unwrap_or(0);
+    spans::Span {
+        earliest_ns: host(span.earliest_ns - first.max(last)),
+        latest_ns: host(span.latest_ns - first.min(last)),
+        length_ns: host(span.length_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_results::when::By;
+
+    #[test]
+    fn where_the_clock_of_files_was_set_meanwhile_a_test_may_have_been_on_either_side() {
+        let span = Span { earliest_ns: 10_000, latest_ns: 10_001, length_ns: 300, by: By::Stamp };
+        let of = |ahead_ns| {
+            let spans::Span { earliest_ns, latest_ns, length_ns } = on_host(&span, ahead_ns);
+            (earliest_ns, latest_ns, length_ns)
+        };
+        assert_eq!(of([4_000, 4_000]), (6_000, 6_001, 300));
+        assert_eq!(of([4_000, 3_000]), (6_000, 7_001, 300), "set back");
+        assert_eq!(of([4_000, 5_000]), (5_000, 6_001, 300), "set forward");
     }
 }
