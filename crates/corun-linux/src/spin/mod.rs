@@ -15,6 +15,7 @@
 //! | `chains`, `wait_loop`, `outcome` | is it a loop that only waits, and does this sample stay in it? Pure. |
 //! | `message_passing` | waits inside MPI, whose engines are more than a loop |
 //! | `judge` | one sample's verdict, remembered |
+//! | `sample_cost` | what a sample costs whom it interrupts |
 //! | `tally` | verdicts → [`SpinEstimate`]. Pure. |
 //! | `sampler` | [`SpinSampler`]: all of it, in a thread of its own |
 //! | `pause_exits` | virtual CPUs that spin, by their exits at PAUSE |
@@ -38,6 +39,7 @@ mod outcome;
 pub mod pause_exits;
 mod record;
 mod sample;
+mod sample_cost;
 mod sampler;
 mod step;
 mod tally;

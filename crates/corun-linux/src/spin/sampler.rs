@@ -7,6 +7,7 @@ use super::followed::{Attached, Followed};
 use super::judge::{Judge, Verdict};
 use super::record::Record;
 use super::sample::Sample;
+use super::sample_cost;
 use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
@@ -24,8 +25,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What one sample is taken to cost the interrupted CPU in the kernel, in nanoseconds: timer interrupt, registers, 512
-/// bytes of stack. An assumption, not a measurement; the sampler's own CPU time beside it is measured.
+/// What a sample is taken to cost where that cannot be measured ([`sample_cost`]), in nanoseconds: timer interrupt, registers, 512
+/// bytes of stack.
 const SAMPLE_NS: u64 = 3_000;
 
 /// How often the rings are emptied: they hold a second of samples.
@@ -120,7 +121,9 @@ pub struct SpinCost {
     pub lost: u64,
     /// CPU time of reading and judging, in nanoseconds.
     pub own_ns: u64,
-    /// CPU time of taking the samples in the kernel, in nanoseconds: their number times what one costs.
+    /// What one sample costs whom it interrupts, in nanoseconds, as this machine showed when it began.
+    pub sample_ns: u64,
+    /// CPU time of taking the samples in the kernel, in nanoseconds: their number times that.
     pub kernel_ns: u64,
     /// How long it has been at work, in nanoseconds.
     pub wall_ns: u64,
@@ -178,12 +181,13 @@ impl SpinSampler {
         let online = root.read("/sys/devices/system/cpu/online")?;
         let cpus = cpulist::parse(&online)
             .ok_or_else(|| root.unexpected("/sys/devices/system/cpu/online", &online, cpulist::WANTED))?;
-        let rings = cpus
+        let mut rings = cpus
             .into_iter()
             .map(|cpu| Ok((cpu.0, Ring::of(cpu.0)?)))
             .collect::<io::Result<Vec<(u32, Ring)>>>()
             .map_err(SpinError::of)?;
         let period_ns = options.period_ns_min.max(1);
+        let sample_ns = [true, false].into_iter().find_map(|kernel| sample_cost::measure(&mut rings, kernel));
         let by_cpu = if options.by_task { None } else { ByCpu::start(period_ns, &rings).ok() };
         let (followed, with_kernel): (Box<dyn Followed>, bool) = match by_cpu {
             Some(by_cpu) => (Box::new(by_cpu), true),
@@ -201,7 +205,7 @@ impl SpinSampler {
             judge: Judge::new(root),
             tallies: BTreeMap::new(),
             crowds: HashMap::new(),
-            cost: SpinCost { period_ns, ..SpinCost::default() },
+            cost: SpinCost { period_ns, sample_ns: sample_ns.unwrap_or(SAMPLE_NS), ..SpinCost::default() },
             started_ns,
             drained_ns: started_ns,
             rated: SpinCost::default(),
@@ -450,11 +454,11 @@ impl State {
         }
     }
 
-    /// CPU time that may still be spent on judging, in nanoseconds.
+    /// CPU time that may still be spent on judging, in nanoseconds: half of all at least, since samples that nobody judges tell nothing.
     fn left_ns(&self) -> u64 {
         let SpinCost { wall_ns, own_ns, kernel_ns, .. } = self.cost;
         let allowed_ns = ((wall_ns + CREDIT_NS) as f64 * self.options.cost_max) as u64;
-        allowed_ns.saturating_sub(own_ns + kernel_ns)
+        allowed_ns.saturating_sub(own_ns + kernel_ns.min(allowed_ns / 2))
     }
 
     /// Samples less often when it costs too much, and more often when there is room.
@@ -494,7 +498,7 @@ fn place(sample: &Sample) -> (u32, u64) {
 /// What follows from time and the number of samples.
 fn cost_until(cost: &mut SpinCost, wall_ns: u64) {
     cost.wall_ns = wall_ns;
-    cost.kernel_ns = cost.samples * SAMPLE_NS;
+    cost.kernel_ns = cost.samples * cost.sample_ns;
 }
 
 /// Spin time of every task of `seen` whose tenant is `sampled`.
