@@ -69,7 +69,8 @@ impl Situation {
         });
         let scripts: Vec<Script> = scripts.collect();
         let first = (0..scripts.len()).collect();
-        let program = ScriptedProgram { scripts, first, cpus: CpuMask::first(CPUS), switched: Vec::new() };
+        let program =
+            ScriptedProgram { scripts, first, cpus: CpuMask::first(CPUS), ..ScriptedProgram::default() };
         let one = |n| Loops { name: format!("loop {n}"), tasks: 1, demand: 1.0 };
         let recorded = Recorded {
             command: self.name.into(),

@@ -172,7 +172,9 @@ impl<'a> Machine<'a> {
     fn run(mut self) -> Result<u64, NoReplay> {
         let most = most_events(self.program);
         for at in 0..self.budgets.len() {
-            self.plan(self.budgets[at].budget.1, Event::Period(at));
+            let budget = self.budgets[at].budget;
+            let first = self.program.refills.iter().find(|(of, _)| *of == budget);
+            self.plan(first.map_or(budget.1, |(_, ns)| *ns), Event::Period(at));
         }
         for s in &self.program.switched {
             self.plan(self.conditions.switches.when_ns(s), Event::Switches(s.cpu, s.is_on));

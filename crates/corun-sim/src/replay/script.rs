@@ -16,6 +16,8 @@ pub struct ScriptedProgram {
     pub cpus: CpuMask,
     /// CPUs that came or went later.
     pub switched: Vec<Switched>,
+    /// When budgets are filled up first, in nanoseconds since the beginning; one that is not listed, a period after it.
+    pub refills: Vec<(Budget, u64)>,
 }
 
 /// A CPU was switched on or off.

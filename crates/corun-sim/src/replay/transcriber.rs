@@ -18,6 +18,7 @@ mod states;
 
 use super::confining::Confining;
 use super::holding::Holding;
+use super::refilling::Refilling;
 use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
 use super::ticks::Ticks;
@@ -56,6 +57,7 @@ pub struct Transcriber {
     active_ns: u64,
     confining: Confining,
     holding: Holding,
+    refilling: Refilling,
     yields: u64,
     events: u64,
 }
@@ -217,7 +219,8 @@ impl Transcriber {
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
         let cpus = std::mem::replace(&mut self.first_cpus, self.cpus);
-        let mut program = ScriptedProgram { cpus, switched, ..ScriptedProgram::default() };
+        let refills = self.refilling.since(start_ns);
+        let mut program = ScriptedProgram { cpus, switched, refills, ..ScriptedProgram::default() };
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let ops = std::mem::take(&mut task.script.ops);
@@ -287,7 +290,10 @@ impl Transcriber {
             }
             What::Budget { quota_ns, period_ns } => {
                 let budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
-                budget.iter().for_each(|budget| self.holding.is_told(*budget, now_ns));
+                if let Some(budget) = budget {
+                    self.holding.is_told(budget, now_ns);
+                    self.was_stopped(ix, budget, now_ns);
+                }
                 self.has_budget(ix, budget, now_ns);
             }
             What::Confines => self.confining.happens(),

@@ -179,6 +179,19 @@ fn a_quota_goes_untold() -> Run {
     run
 }
 
+/// Computes for 199 ms beside a loop, with a budget of 20 of every 100 ms that is filled up at 70 ms, 170 ms and so on.
+fn a_quota_whose_periods_began_before() -> Run {
+    let mut run = Run::on(&[(0, 1)]);
+    for period in 0..10u32 {
+        let at = if period == 0 { 0.0 } else { 100.0 * f64::from(period) - 30.0 };
+        let turns = if period < 9 { 40.0 } else { 30.0 };
+        run.tape.add(at, 1, What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS });
+        run.shares(1, [at, at + turns], [5.0, 10.0], 0, 1);
+    }
+    run.runs(900.0, 1, 0, 1).tape.ends(904.0, 1);
+    run
+}
+
 /// Two processes in a cpuset of one CPU, on which a loop is; one computes for 800 ms, the other sleeps for 1,200 ms and
 /// computes for 300. At 1,000 ms the cpuset becomes wider.
 fn a_cpuset_becomes_wider() -> Run {
@@ -234,6 +247,7 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
             [1_100.0, 1_100.0],
         ),
         ("a quota comes", a_quota_comes(), [700.0, 1_420.0]),
+        ("a quota whose periods began before", a_quota_whose_periods_began_before(), [889.0, 889.0]),
         ("a quota goes", a_quota_goes(), [1_500.0, 1_500.0]),
         ("a quota goes untold", a_quota_goes_untold(), [1_500.0, 1_500.0]),
         (

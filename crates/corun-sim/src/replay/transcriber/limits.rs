@@ -28,6 +28,14 @@ impl Transcriber {
         }
     }
 
+    /// A task is told its budget: whoever was ready was stopped by it, and goes on.
+    pub(super) fn was_stopped(&mut self, ix: Ix, budget: Budget, now_ns: u64) {
+        let task = &self.tasks[ix];
+        if task.state == State::Ready && task.budget == Some(Some(budget)) {
+            self.refilling.goes_on(budget, task.since_ns, now_ns);
+        }
+    }
+
     /// This budget cannot have held since then, so it holds for nobody who had it. Few programs take their own away.
     pub(super) fn has_gone(&mut self, budget: Budget, since_ns: u64) {
         for ix in 0..self.tasks.len() {
