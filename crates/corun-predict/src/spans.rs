@@ -5,9 +5,10 @@
 //!
 //! Two things make that less than certain, and both are bounds, not guesses. A slot that reaches beyond the stretch may have
 //! lost all of its time inside of it, or as much as possible outside: but nowhere except where its tasks waited, which is known to
-//! a tenth of a millisecond where a run log is kept ([`crate::waits`]). And a tool may not say exactly when the stretch began:
-//! then every place is tried at which it can have been, and it has lost at most what it lost at the worst of them and at least what
-//! it lost at the best. What lies on one side of what is allowed by both is clean or disturbed; anything else is unclear.
+//! a tenth of a millisecond where a run log is kept ([`crate::waits`]), and for no longer than any of them did. And a tool may not
+//! say exactly when the stretch began: then every place is tried at which it can have been, and it has lost at most what it lost at
+//! the worst of them and at least what it lost at the best. What lies on one side of what is allowed by both is clean or disturbed;
+//! anything else is unclear.
 //!
 //! What the hypervisor took is in no ledger ([`crate::hypervisor`]). It is held against the same limits, over the whole stretch and at
 //! the worst place. A stretch whose CPUs were idle at times lost no more of its length than was taken; one on several CPUs
@@ -310,13 +311,13 @@ struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     fn new(slot: &'a Slot, waits: &'a Waits, lost_ns: [f64; 3]) -> Piece<'a> {
-        let wall = slot.end_ns - slot.start_ns;
         let (from, until) = waits.known(slot.start_ns, slot.end_ns);
         let waited_ns = waits.within(from, until);
-        let lost_ns = lost_ns.map(|ns| ns.min(wall));
         // Without a wait it is not known when anything was lost.
         let known = if waited_ns > 0.0 && slot.stolen_ns > 0.0 { (from, until) } else { (from, from) };
-        Piece { slot, waits, lost_ns, known, waited_ns }
+        let piece = Piece { slot, waits, lost_ns, known, waited_ns };
+        let room = piece.room((slot.start_ns, slot.end_ns));
+        Piece { lost_ns: lost_ns.map(|ns| ns.min(room)), ..piece }
     }
 
     /// How much of a stretch is in it, and how long tasks waited in that, as far as it is known.
@@ -325,6 +326,12 @@ impl<'a> Piece<'a> {
         let (from, until) = (from.max(self.known.0), until.min(self.known.1));
         let waited = if from < until { self.waits.within(from, until) } else { 0.0 };
         (length, waited)
+    }
+
+    /// How much of its time a stretch can have lost in it at most, whatever was stolen.
+    fn room(&self, stretch: (f64, f64)) -> f64 {
+        let (from, until) = (stretch.0.max(self.known.0), stretch.1.min(self.known.1));
+        self.unknown(stretch) + if from < until { self.waits.anybody(from, until) } else { 0.0 }
     }
 
     /// How much of a stretch is in the part of it where waits are not known.
@@ -336,16 +343,16 @@ impl<'a> Piece<'a> {
     /// What can have been lost in these stretches, of all that was: what was stolen is in waits, and where they are not known it may
     /// be anywhere.
     fn most(&self, lost_ns: f64, stretches: &[(f64, f64)]) -> f64 {
-        let (mut most, mut length) = (0.0, 0.0);
+        let (mut most, mut room) = (0.0, 0.0);
         for stretch in stretches {
-            let (within, waited) = self.within(*stretch);
-            length += within;
+            let (_, waited) = self.within(*stretch);
+            room += self.room(*stretch);
             most += self.unknown(*stretch);
             if waited > 0.0 {
                 most += lost_ns * waited / self.slot.stolen_ns.min(self.waited_ns);
             }
         }
-        f64::min(most, length).min(lost_ns)
+        f64::min(most, room).min(lost_ns)
     }
 
     /// What must have been lost in a stretch: the rest has no room for it.
@@ -495,5 +502,33 @@ impl Sums {
             throttled_ns,
             culprit,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::run_log::{CpuMask, Event, Left, What};
+    use corun_model::{CpuId, TaskId};
+
+    #[test]
+    fn tasks_that_wait_side_by_side_take_nothing_from_the_test_after_them() {
+        const MS: f64 = 1e6;
+        let at = |ms: f64, task, what| Event { t_ns: (ms * MS) as u64, task: TaskId(task), what };
+        let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+        let waits_until = |ms: f64, task| {
+            [at(0.0, task, runs), at(0.0, task, What::Leaves(Left::Preempted)), at(ms, task, runs)]
+        };
+        let mut events = [waits_until(40.0, 1), waits_until(40.0, 2)].concat();
+        events.sort_by_key(|event| event.t_ns);
+        let mut waits = Waits::default();
+        waits.push(&RunLog { end_ns: (100.0 * MS) as u64, events, ..RunLog::default() });
+        let slot = Slot { end_ns: 100.0 * MS, stolen_ns: 60.0 * MS, ..Slot::default() };
+        let piece = Piece::new(&slot, &waits, [60.0 * MS; 3]);
+        let [least, ..] = piece.lost_ns;
+        assert_eq!(least, 40.0 * MS, "no more than any of them waited");
+        assert_eq!(piece.least(least, (40.0 * MS, 100.0 * MS)), 0.0);
+        assert_eq!(piece.least(least, (0.0, 40.0 * MS)), 40.0 * MS);
+        assert_eq!(piece.most(least, &[(40.0 * MS, 100.0 * MS)]), 0.0);
     }
 }

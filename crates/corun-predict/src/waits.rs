@@ -5,7 +5,10 @@
 //!
 //! The log also says when the program **stood still**: some of its tasks waited for CPUs, and none was on one. Nothing got on then.
 //!
-//! Kept are both sums at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
+//! And it says when **anybody** waited. Tasks that wait side by side wait twice as long in sum, but a program loses no more of its time
+//! than that in which any of them waits.
+//!
+//! Kept are these sums at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
 //! stretch is off by no more than that at each of its ends.
 //!
 //! Limits: a log that lost events says nothing from then on, and neither does one of more than [`MOST`] instants.
@@ -37,6 +40,8 @@ struct Sums {
     at_ns: u64,
     /// How long all tasks had waited, summed.
     waited_ns: f64,
+    /// How long any of them had.
+    anybody_ns: f64,
     /// How long the program had stood still.
     still_ns: f64,
 }
@@ -90,8 +95,9 @@ impl Waits {
         let Some(last) = self.sums.last().copied() else { return };
         let ns = t_ns.saturating_sub(last.at_ns) as f64;
         let still_ns = last.still_ns + if is_still { ns } else { 0.0 };
-        let now =
-            Sums { at_ns: t_ns.max(last.at_ns), waited_ns: last.waited_ns + ns * waiting as f64, still_ns };
+        let anybody_ns = last.anybody_ns + if waiting > 0 { ns } else { 0.0 };
+        let waited_ns = last.waited_ns + ns * waiting as f64;
+        let now = Sums { at_ns: t_ns.max(last.at_ns), waited_ns, anybody_ns, still_ns };
         if let [.., before, _] = self.sums[..] {
             if last.at_ns < before.at_ns + GRAIN_NS {
                 self.sums.pop();
@@ -114,6 +120,11 @@ impl Waits {
     /// How long tasks waited between two instants, summed, as far as it is known.
     pub fn within(&self, from_ns: f64, until_ns: f64) -> f64 {
         self.grown(from_ns, until_ns, |sums| sums.waited_ns)
+    }
+
+    /// For how much of the time between two instants any task waited, as far as it is known.
+    pub fn anybody(&self, from_ns: f64, until_ns: f64) -> f64 {
+        self.grown(from_ns, until_ns, |sums| sums.anybody_ns)
     }
 
     /// How long the program stood still between two instants, as far as it is known.
@@ -177,6 +188,8 @@ mod tests {
         let ended = What::Leaves(Left::Ended);
         waits.push(&log(0, 100, &[(10, 1, PREEMPTED), (20, 2, born), (30, 2, RUNS), (40, 1, ended)]));
         assert_eq!([within(&waits, 0, 100), within(&waits, 20, 30)], [40, 20]);
+        let anybody = |from, until| waits.anybody((from * MS) as f64, (until * MS) as f64) / MS as f64;
+        assert_eq!([anybody(0, 100).round(), anybody(25, 100).round()], [30.0, 15.0], "side by side");
     }
 
     #[test]
