@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p corun-agent --example agent_cost -- 1000 [WINDOWS]`
 
-use corun_agent::metrics::{Exposition, Format, Own};
+use corun_agent::exposition::{Exposition, Format};
+use corun_agent::metrics::Own;
 use corun_agent::recorder::Recorder;
 use corun_agent::ring::Run;
 use corun_agent::totals::Totals;

@@ -1,9 +1,10 @@
 //! The agent: watches everybody, counts, keeps a ring, answers scrapers, and obeys its service manager. It only observes.
 
 use crate::config::{Config, Source};
+use crate::exposition::{Exposition, Format};
 use crate::health::{Health, Part};
 use crate::http::{self, Counts, Request, Response};
-use crate::metrics::{Exports, Exposition, Format, Own};
+use crate::metrics::{Exports, Own};
 use crate::otlp::target::{resource, Target};
 use crate::otlp::{self, Exporter, Work};
 use crate::privileges;
@@ -86,22 +87,26 @@ pub struct Caller<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, String>,
     /// Tells people something.
     pub say: &'a dyn Fn(&str),
-    /// Finds out what can be seen and done here, as JSON.
-    pub doctor: &'a dyn Fn() -> String,
+    /// Finds out what can be seen and done here, as JSON; it is told whether the probe is loaded.
+    pub doctor: &'a dyn Fn(bool) -> String,
 }
 
 /// How long a scraper that wants the present waits for it, from when it is its turn.
 const MOST_WAIT: Duration = Duration::from_secs(2);
-/// How much later the next window may be closed for such scrapers: it costs what a window costs.
-pub const LEAST_BETWEEN: Duration = Duration::from_millis(250);
+/// Windows that are closed for such scrapers take one part in so many of a CPU.
+const SHARE: u32 = 20;
+/// How much later the next one may be closed, however little it takes.
+pub const LEAST_BETWEEN: Duration = Duration::from_millis(20);
+/// How much later at most.
+const MOST_BETWEEN: Duration = Duration::from_millis(250);
 
 /// What the threads share.
 struct Shared {
     totals: Arc<Mutex<Totals>>,
     counted: Condvar,
     close: Close,
-    /// When a window was last closed for a scraper.
-    asked: Mutex<Option<Instant>>,
+    /// When a window was last closed for a scraper, and when the next one may be.
+    asked: Mutex<Option<(Instant, Instant)>>,
     health: Mutex<Health>,
     ring: Mutex<Option<(u64, u64, u64)>>,
     connections: Arc<Counts>,
@@ -131,7 +136,6 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     let listen = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let doctor = (caller.doctor)();
     let stop = Stop::new();
     let options = WatchOptions {
         source: wanted(config.source),
@@ -139,6 +143,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         max_tasks: config.max_tasks,
     };
     let mut watch = Watch::start(&options, &stop)?;
+    let doctor = (caller.doctor)(watch.source() == watcher::Source::Ebpf);
     // On a busy machine that takes seconds, and leaves nothing behind.
     is_loading.store(false, Ordering::SeqCst);
     let mut recorder = open_ring(&config, &watch)?;
@@ -275,9 +280,11 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
             Ok(()) => Response::text(http::OK, "ok\n"),
             Err(reasons) => Response::text(http::UNAVAILABLE, reasons.join("\n") + "\n"),
         },
-        "/doctor" => {
-            Response { status: http::OK, content_type: "application/json", body: shared.doctor.clone() }
-        }
+        "/doctor" => Response {
+            status: http::OK,
+            content_type: "application/json",
+            body: shared.doctor.clone().into(),
+        },
         "/" => Response::text(http::OK, "/metrics\n/livez\n/readyz\n/doctor\n"),
         _ => Response::text(http::NOT_FOUND, "there are /metrics, /livez, /readyz and /doctor\n"),
     }
@@ -288,19 +295,21 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
 fn count_until_now(shared: &Shared) {
     let came = Instant::now();
     let mut asked = lock(&shared.asked);
-    if asked.is_some_and(|at| at >= came) {
+    if asked.is_some_and(|(at, _)| at >= came) {
         return;
     }
-    if let Some(at) = *asked {
-        std::thread::sleep((at + LEAST_BETWEEN).saturating_duration_since(Instant::now()));
+    if let Some((_, next)) = *asked {
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     let totals = lock(&shared.totals);
-    *asked = Some(Instant::now());
+    let (at, spent_ns) = (Instant::now(), process_cpu_ns());
     let before = totals.node.windows;
     shared.close.ask();
     let is_open = |totals: &mut Totals| totals.node.windows == before;
     let waited = shared.counted.wait_timeout_while(totals, MOST_WAIT, is_open);
     drop(waited.unwrap_or_else(PoisonError::into_inner));
+    let took = Duration::from_nanos(process_cpu_ns().saturating_sub(spent_ns));
+    *asked = Some((at, at + (took * SHARE).clamp(LEAST_BETWEEN, MOST_BETWEEN)));
 }
 
 fn own(shared: &Shared) -> Own {

@@ -36,13 +36,13 @@ pub struct Response {
     /// What the body is.
     pub content_type: &'static str,
     /// The body.
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 impl Response {
     /// Plain text.
     pub fn text(status: (u16, &'static str), body: impl Into<String>) -> Response {
-        Response { status, content_type: "text/plain; charset=utf-8", body: body.into() }
+        Response { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
     }
 }
 
@@ -119,7 +119,7 @@ fn handle(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Response, time: Du
     let head = head(&response);
     write(&mut stream, &head, until)?;
     if !is_head {
-        write(&mut stream, response.body.as_bytes(), until)?;
+        write(&mut stream, &response.body, until)?;
     }
     stream.shutdown(Shutdown::Write)
 }

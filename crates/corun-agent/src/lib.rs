@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`agent`] | the loop: watches, answers, obeys its service manager |
 //! | [`totals`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, and what they are called |
-//! | [`metrics`] | what is scraped |
+//! | [`metrics`], [`exposition`], [`protobuf`], [`field`] | what is scraped: as text, and with native histograms |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`otlp`] | metrics for a collector of OpenTelemetry |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
@@ -21,6 +21,8 @@
 pub mod agent;
 pub mod blame;
 pub mod config;
+pub mod exposition;
+pub mod field;
 pub mod health;
 pub mod http;
 pub mod label;
@@ -28,6 +30,7 @@ pub mod metrics;
 pub mod otlp;
 pub mod past;
 pub mod privileges;
+pub mod protobuf;
 pub mod recorder;
 pub mod ring;
 pub mod stretch;

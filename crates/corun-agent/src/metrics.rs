@@ -1,4 +1,4 @@
-//! The metrics of an agent: what each is called and means, its series, and how these are written for a scraper.
+//! The metrics of an agent: what each is called and means, and its series.
 //!
 //! Times are counters in seconds. Rates, shares and quantiles are the scraper's business. [`METRICS`] is what the documentation is
 //! held against.
@@ -7,12 +7,6 @@ use crate::label;
 use crate::totals::{Series, Totals, CATEGORIES};
 use corun_model::histogram::BUCKETS;
 use corun_model::Histogram;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    prometheus_text, text, DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -152,33 +146,6 @@ pub struct Exports {
     pub rejected_points: u64,
 }
 
-/// The two text formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// That of Prometheus, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// The one that an `Accept` line asks for.
-    pub fn accepted(accept: &str) -> Format {
-        match accept.contains("application/openmetrics-text") {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
-        }
-    }
-
-    /// Its `Content-Type`.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Format::Prometheus => prometheus_text::CONTENT_TYPE,
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
-
 /// Labels of a series with their values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
@@ -199,8 +166,7 @@ pub trait Rows {
     /// # Errors
     /// When there is no room.
     fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error>;
-    /// A histogram: the sum of all lengths, and how many there are in each bucket up to an edge in seconds, of which the last is
-    /// infinite.
+    /// A histogram, with the sum of all lengths.
     ///
     /// # Errors
     /// When there is no room.
@@ -209,7 +175,7 @@ pub trait Rows {
         labels: Labels,
         since_ns: u64,
         sum_ns: u64,
-        buckets: &[(f64, u64)],
+        waits: &Histogram,
     ) -> Result<(), Error>;
 }
 
@@ -225,123 +191,25 @@ pub trait Page {
     fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error>;
 }
 
-/// All metrics as they are whenever somebody asks.
-pub struct Exposition {
-    registry: Registry,
-    source: Arc<Metrics>,
+/// What all metrics are made of.
+pub struct Metrics {
+    /// What was counted.
+    pub totals: Arc<Mutex<Totals>>,
+    /// What an agent knows besides.
+    pub own: Box<dyn Fn() -> Own + Send + Sync>,
 }
 
-impl Exposition {
-    /// Of these totals, and of what `own` says each time.
-    pub fn new(totals: Arc<Mutex<Totals>>, own: impl Fn() -> Own + Send + Sync + 'static) -> Exposition {
-        let source = Arc::new(Metrics { totals, own: Box::new(own) });
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scrape(source.clone())));
-        Exposition { registry, source }
-    }
-
-    /// All metrics as they are now, as text.
-    pub fn encode(&self, format: Format) -> String {
-        let mut out = String::new();
-        let done = match format {
-            Format::Prometheus => prometheus_text::encode(&mut out, &self.registry),
-            Format::OpenMetrics => text::encode(&mut out, &self.registry),
-        };
-        done.expect("a string takes all that is written");
-        out
-    }
-
-    /// The same metrics for somebody else.
+impl Metrics {
+    /// Hands all of them to a page, as they are now.
     ///
     /// # Errors
     /// Those of the page.
     pub fn write_to(&self, page: &mut dyn Page) -> Result<(), Error> {
-        self.source.write_to(page)
-    }
-}
-
-/// What all metrics are made of.
-struct Metrics {
-    totals: Arc<Mutex<Totals>>,
-    own: Box<dyn Fn() -> Own + Send + Sync>,
-}
-
-impl Metrics {
-    fn write_to(&self, page: &mut dyn Page) -> Result<(), Error> {
         let own = (self.own)();
         let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         tenants(page, &totals)?;
         node(page, &totals)?;
         agent(page, &totals, &own)
-    }
-}
-
-struct Scrape(Arc<Metrics>);
-
-impl std::fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scrape")
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
-        self.0.write_to(&mut Text(encoder))
-    }
-}
-
-/// A text of Prometheus.
-struct Text<'a>(DescriptorEncoder<'a>);
-
-impl Page for Text<'_> {
-    fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error> {
-        let (suffix, kind) = match metric.kind {
-            Kind::Counter => ("_total", MetricType::Counter),
-            Kind::Gauge => ("", MetricType::Gauge),
-            Kind::Histogram => ("", MetricType::Histogram),
-        };
-        let name = metric.name.strip_suffix(suffix).expect("counters end in _total");
-        // The unit is a part of the name that the library adds.
-        let (name, unit) = match name.strip_suffix("_seconds") {
-            Some(name) => (name, Some(&Unit::Seconds)),
-            None => (name, None),
-        };
-        write(&mut Lines(self.0.encode_descriptor(name, metric.help, unit, kind)?))
-    }
-}
-
-/// The lines of one metric.
-struct Lines<'a>(MetricEncoder<'a>);
-
-impl Lines<'_> {
-    fn counter(&mut self, labels: Labels, value: &impl EncodeCounterValue) -> Result<(), Error> {
-        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
-    }
-}
-
-impl Rows for Lines<'_> {
-    fn seconds(&mut self, labels: Labels, _: u64, ns: u64) -> Result<(), Error> {
-        self.counter(labels, &seconds(ns))
-    }
-
-    fn count(&mut self, labels: Labels, _: u64, n: u64) -> Result<(), Error> {
-        self.counter(labels, &n)
-    }
-
-    fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
-        self.0.encode_family(&labels)?.encode_gauge(&value)
-    }
-
-    fn histogram(
-        &mut self,
-        labels: Labels,
-        _: u64,
-        sum_ns: u64,
-        buckets: &[(f64, u64)],
-    ) -> Result<(), Error> {
-        let count = buckets.iter().map(|(_, n)| n).sum();
-        let mut family = self.0.encode_family(&labels)?;
-        family.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, buckets, None)
     }
 }
 
@@ -369,7 +237,7 @@ fn tenants(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
         let mut told = totals.series().filter_map(|s| Some((s, s.waits.as_ref()?)));
         told.try_for_each(|(s, waits)| {
             let labels = [("tenant", &*s.label)];
-            rows.histogram(&labels, s.since_ns, s.blame.total_ns(), &buckets(waits))
+            rows.histogram(&labels, s.since_ns, s.blame.total_ns(), waits)
         })
     })?;
     page.metric(&TENANT_INFO, &mut |rows| {
@@ -399,13 +267,23 @@ fn blame(rows: &mut dyn Rows, s: &Series) -> Result<(), Error> {
     Ok(())
 }
 
-/// Upper edges in seconds with counts, every second edge of the histogram's own: each is four times the one before.
-fn buckets(waits: &Histogram) -> Vec<(f64, u64)> {
-    let pair = |at: usize| waits.counts[at] + waits.counts.get(at + 1).copied().unwrap_or(0);
-    let finite = (0..BUCKETS - 2).step_by(2);
-    let edges = finite.map(|at| (seconds(Histogram::lower_ns(at + 2)), pair(at)));
-    let last = BUCKETS - 2;
-    edges.chain([(f64::INFINITY, pair(last))]).collect()
+/// The upper edge of a bucket in seconds; that of the last is infinite.
+pub fn edge(bucket: usize) -> f64 {
+    match bucket + 1 {
+        BUCKETS => f64::INFINITY,
+        next => seconds(Histogram::lower_ns(next)),
+    }
+}
+
+/// The buckets of a classic histogram, by their upper edges in seconds: two and two of its own, so each edge is four times the one
+/// before.
+pub fn classic(waits: &Histogram) -> Vec<(f64, u64)> {
+    waits
+        .counts
+        .chunks(2)
+        .enumerate()
+        .map(|(at, two)| (edge(2 * at + two.len() - 1), two.iter().sum()))
+        .collect()
 }
 
 fn node(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! The messages of OTLP 1 that an exporter of metrics needs, as `opentelemetry/proto` defines them: fields have their numbers there.
 //!
-//! The crate that has all of them brings the SDK along; a test decodes what is made here with it. A metric's points and a scope's
-//! metrics are no fields here, since they are encoded one by one (see [`super::request()`]).
+//! The crate that has all of them brings the SDK along; a test decodes what is made here with it. A point's attributes, a metric's points and
+//! a scope's metrics are no fields here, since they are encoded one by one (see [`super::request()`]).
 
 use prost::Message;
 
@@ -23,9 +23,16 @@ pub const SUM: u32 = 7;
 pub const HISTOGRAM: u32 = 9;
 /// Tag of the `data_points` of a gauge, a sum and a histogram.
 pub const DATA_POINTS: u32 = 1;
+/// Tag of `NumberDataPoint.attributes`.
+pub const NUMBER_ATTRIBUTES: u32 = 7;
+/// Tag of `HistogramDataPoint.attributes`.
+pub const HISTOGRAM_ATTRIBUTES: u32 = 9;
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 pub const CUMULATIVE: i32 = 2;
+
+/// `DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK`: the series has ended.
+pub const NO_VALUE: u32 = 1;
 
 /// Who exports.
 #[derive(Clone, PartialEq, Message)]
@@ -95,7 +102,7 @@ pub struct Aggregation {
     pub is_monotonic: bool,
 }
 
-/// A point of a sum or a gauge.
+/// A point of a sum or a gauge, without its attributes.
 #[derive(Clone, PartialEq, Message)]
 pub struct NumberDataPoint {
     /// Since when it counts.
@@ -110,12 +117,12 @@ pub struct NumberDataPoint {
     /// Its value, if it is whole.
     #[prost(sfixed64, optional, tag = "6")]
     pub as_int: Option<i64>,
-    /// Its labels.
-    #[prost(message, repeated, tag = "7")]
-    pub attributes: Vec<KeyValue>,
+    /// [`NO_VALUE`], or 0.
+    #[prost(uint32, tag = "8")]
+    pub flags: u32,
 }
 
-/// A point of a histogram.
+/// A point of a histogram, without its attributes.
 #[derive(Clone, PartialEq, Message)]
 pub struct HistogramDataPoint {
     /// Since when it counts.
@@ -136,9 +143,9 @@ pub struct HistogramDataPoint {
     /// The upper edge of each but the last.
     #[prost(double, repeated, tag = "7")]
     pub explicit_bounds: Vec<f64>,
-    /// Its labels.
-    #[prost(message, repeated, tag = "9")]
-    pub attributes: Vec<KeyValue>,
+    /// [`NO_VALUE`], or 0.
+    #[prost(uint32, tag = "10")]
+    pub flags: u32,
 }
 
 /// What a collector answers.

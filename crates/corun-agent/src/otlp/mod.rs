@@ -4,12 +4,15 @@
 //! arrive is made good by the next one, and nothing is kept for a collector that is away. An export has a time limit, and a thread of
 //! its own.
 
+pub mod known;
 pub mod message;
 pub mod request;
 pub mod target;
 
-use crate::metrics::{Exports, Exposition};
+use crate::exposition::Exposition;
+use crate::metrics::Exports;
 use corun_linux::clock::now_unix_ns;
+use known::Known;
 use message::{ExportMetricsServiceResponse, KeyValue, Status};
 use prost::Message;
 use request::{request, Clock};
@@ -94,16 +97,16 @@ impl Drop for Exporter {
 fn export(work: &Work, stopped: &Receiver<()>) {
     let interval = work.target.interval;
     let (mut pause, mut pauses) = (interval, Pauses::new(interval));
-    let mut is_well = true;
+    let (mut is_well, mut known) = (true, Known::default());
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let outcome = send(work, work.most_time);
+        let outcome = send(work, work.most_time, &mut known);
         is_well = matches!(outcome, Outcome::Delivered(..));
         pause = pauses.after(&outcome, now_unix_ns());
         count(&work.counts, &outcome);
         (work.tell)(said(outcome, &work.target));
     }
     if is_well {
-        count(&work.counts, &send(work, work.most_time.min(MOST_LAST_TIME)));
+        count(&work.counts, &send(work, work.most_time.min(MOST_LAST_TIME), &mut known));
     }
 }
 
@@ -158,13 +161,18 @@ fn said(outcome: Outcome, target: &Target) -> Option<String> {
     Some(format!("metrics do not arrive at {}: {why}", target.url))
 }
 
-/// Makes a request of what there is now, and sends it.
-fn send(work: &Work, time: Duration) -> Outcome {
+/// Makes a request of what there is now, and sends it. Once it has arrived the collector knows what is in it.
+fn send(work: &Work, time: Duration, known: &mut Known) -> Outcome {
     let resource: Vec<KeyValue> =
         work.target.resource.iter().map(|(key, value)| message::attribute(key, value)).collect();
     let clock = Clock { ahead_ns: work.ahead_ns, now_unix_ns: now_unix_ns() };
-    let body = request(&work.exposition, &resource, clock);
-    post(&work.target, &body, time).unwrap_or_else(|e| Outcome::Failed(why_not(&e, time), None))
+    let (body, there) = request(&work.exposition, &resource, clock, known);
+    let outcome = post(&work.target, &body, time);
+    let outcome = outcome.unwrap_or_else(|e| Outcome::Failed(why_not(&e, time), None));
+    if matches!(outcome, Outcome::Delivered(..)) {
+        *known = there;
+    }
+    outcome
 }
 
 fn why_not(e: &ureq::Error, time: Duration) -> String {

@@ -2,14 +2,18 @@
 //!
 //! Each point is encoded at once, and what is around it is put around the bytes. So what is kept is the request, and not a tree of
 //! thousands of points as well. That the fields of a message may come in any order, and parts of it one after the other, is a
-//! promise of protobuf's.
+//! promise of protobuf's. A series that the collector knows and that has ended gets one more point, which says so.
 
+use super::known::Known;
 use super::message::{
     attribute, Aggregation, HistogramDataPoint, InstrumentationScope, KeyValue, Metric as Described,
-    NumberDataPoint, Resource, CUMULATIVE, DATA_POINTS, GAUGE, HISTOGRAM, METRICS, RESOURCE,
-    RESOURCE_METRICS, SCOPE, SCOPE_METRICS, SUM,
+    NumberDataPoint, Resource, CUMULATIVE, DATA_POINTS, GAUGE, HISTOGRAM, HISTOGRAM_ATTRIBUTES, METRICS,
+    NO_VALUE, NUMBER_ATTRIBUTES, RESOURCE, RESOURCE_METRICS, SCOPE, SCOPE_METRICS, SUM,
 };
-use crate::metrics::{seconds, Exposition, Kind, Labels, Metric, Page, Rows, Write};
+use crate::exposition::Exposition;
+use crate::field::put;
+use crate::metrics::{classic, seconds, Kind, Labels, Metric, Page, Rows, Write};
+use corun_model::Histogram;
 use prost::Message;
 use std::fmt::Error;
 
@@ -29,15 +33,20 @@ impl Clock {
     }
 }
 
-/// All metrics as they are now, of whoever has these attributes.
-pub fn request(exposition: &Exposition, resource: &[KeyValue], clock: Clock) -> Vec<u8> {
-    let mut metrics = Metrics { clock, bytes: Vec::new() };
+/// All metrics as they are now, of whoever has these attributes; and what the collector knows once it has taken them.
+pub fn request(
+    exposition: &Exposition,
+    resource: &[KeyValue],
+    clock: Clock,
+    known: &Known,
+) -> (Vec<u8>, Known) {
+    let mut metrics = Metrics { clock, bytes: Vec::new(), known, there: Known::default() };
     exposition.write_to(&mut metrics).expect("memory takes all that is written");
     let scope = InstrumentationScope { name: "corun".into(), version: env!("CARGO_PKG_VERSION").into() };
     let resource = Resource { attributes: resource.to_vec() };
     let of_scope = [part(SCOPE, &scope.encode_to_vec()), metrics.bytes].concat();
     let of_resource = [part(RESOURCE, &resource.encode_to_vec()), part(SCOPE_METRICS, &of_scope)].concat();
-    part(RESOURCE_METRICS, &of_resource)
+    (part(RESOURCE_METRICS, &of_resource), metrics.there)
 }
 
 /// A field with a message in it.
@@ -47,24 +56,22 @@ fn part(tag: u32, message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn put(tag: u32, message: &[u8], to: &mut Vec<u8>) {
-    const LENGTH_DELIMITED: u32 = 2;
-    debug_assert!(tag < 16, "the key of a greater one has two bytes");
-    to.push((tag << 3 | LENGTH_DELIMITED) as u8);
-    prost::encode_length_delimiter(message.len(), to).expect("memory takes all that is written");
-    to.extend_from_slice(message);
-}
-
 /// The metrics of a scope.
-struct Metrics {
+struct Metrics<'a> {
     clock: Clock,
     bytes: Vec<u8>,
+    known: &'a Known,
+    there: Known,
 }
 
-impl Page for Metrics {
+impl Page for Metrics<'_> {
     fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error> {
-        let mut points = Points { clock: self.clock, bytes: Vec::new() };
+        let mut points = Points { clock: self.clock, bytes: Vec::new(), series: Vec::new() };
         write(&mut points)?;
+        for series in self.known.ended(metric.name, &points.series) {
+            points.end(metric.kind, &series);
+        }
+        self.there.add(metric.name, &points.series);
         if points.bytes.is_empty() {
             return Ok(());
         }
@@ -104,21 +111,41 @@ fn unit(name: &str) -> &'static str {
 struct Points {
     clock: Clock,
     bytes: Vec<u8>,
+    /// Of which series they are.
+    series: Vec<Vec<u8>>,
 }
 
 impl Points {
     fn number(&mut self, point: NumberDataPoint, labels: Labels) {
-        let point = NumberDataPoint {
-            time_unix_nano: self.clock.now_unix_ns,
-            attributes: attributes(labels),
-            ..point
+        let point = NumberDataPoint { time_unix_nano: self.clock.now_unix_ns, ..point };
+        self.point(point.encode_to_vec(), attributes(NUMBER_ATTRIBUTES, labels));
+    }
+
+    fn point(&mut self, mut point: Vec<u8>, series: Vec<u8>) {
+        point.extend_from_slice(&series);
+        put(DATA_POINTS, &point, &mut self.bytes);
+        self.series.push(series);
+    }
+
+    /// Says that a series has ended.
+    fn end(&mut self, kind: Kind, series: &[u8]) {
+        let (time_unix_nano, flags) = (self.clock.now_unix_ns, NO_VALUE);
+        let mut point = match kind {
+            Kind::Histogram => {
+                HistogramDataPoint { time_unix_nano, flags, ..Default::default() }.encode_to_vec()
+            }
+            _ => NumberDataPoint { time_unix_nano, flags, ..Default::default() }.encode_to_vec(),
         };
-        put(DATA_POINTS, &point.encode_to_vec(), &mut self.bytes);
+        point.extend_from_slice(series);
+        put(DATA_POINTS, &point, &mut self.bytes);
     }
 }
 
-fn attributes(labels: Labels) -> Vec<KeyValue> {
-    labels.iter().map(|(key, value)| attribute(key, value)).collect()
+/// The bytes of the attributes of a point, which are those of a series.
+fn attributes(tag: u32, labels: Labels) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    labels.iter().for_each(|(key, value)| put(tag, &attribute(key, value).encode_to_vec(), &mut bytes));
+    bytes
 }
 
 impl Rows for Points {
@@ -146,18 +173,19 @@ impl Rows for Points {
         labels: Labels,
         since_ns: u64,
         sum_ns: u64,
-        buckets: &[(f64, u64)],
+        waits: &Histogram,
     ) -> Result<(), Error> {
+        let buckets = classic(waits);
         let point = HistogramDataPoint {
             start_time_unix_nano: self.clock.start(since_ns),
             time_unix_nano: self.clock.now_unix_ns,
-            count: buckets.iter().map(|(_, n)| n).sum(),
+            count: waits.total(),
             sum: Some(seconds(sum_ns)),
             bucket_counts: buckets.iter().map(|(_, n)| *n).collect(),
             explicit_bounds: buckets.iter().map(|(edge, _)| *edge).filter(|edge| edge.is_finite()).collect(),
-            attributes: attributes(labels),
+            flags: 0,
         };
-        put(DATA_POINTS, &point.encode_to_vec(), &mut self.bytes);
+        self.point(point.encode_to_vec(), attributes(HISTOGRAM_ATTRIBUTES, labels));
         Ok(())
     }
 }

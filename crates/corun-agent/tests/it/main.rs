@@ -5,5 +5,6 @@ mod made;
 mod metrics;
 mod otlp;
 mod past;
+mod protobuf;
 mod ring;
 mod slurm;

@@ -1,7 +1,8 @@
 //! What is scraped, from windows that were made up: names, sums, bounds, and what it costs.
 
 use crate::made::{window, window_of, WINDOW_NS};
-use corun_agent::metrics::{Exports, Exposition, Format, Kind, Own, METRICS};
+use corun_agent::exposition::{Exposition, Format};
+use corun_agent::metrics::{Exports, Kind, Own, METRICS};
 use corun_agent::totals::{Totals, CATEGORIES, LINGER_NS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -47,6 +48,11 @@ pub fn exposition(totals: &Arc<Mutex<Totals>>) -> Exposition {
         cpu_ns: 5_000_000,
         began_ns: 0,
     })
+}
+
+/// All metrics in one of the two text formats.
+pub fn text(exposition: &Exposition, format: Format) -> String {
+    String::from_utf8(exposition.encode(format)).unwrap()
 }
 
 pub fn totals(most: usize) -> Arc<Mutex<Totals>> {
@@ -103,10 +109,10 @@ fn culprits_sum_to_the_steal_of_every_victim_and_categories_to_its_time() {
         let seen = window_of(n, 30, |victim| (victim + 1 + n as u32 % 13) % 30);
         all_ns += seen.by_tenant.iter().map(|t| t.account.ledger.total_ns()).sum::<u64>();
         totals.lock().unwrap().push(&seen);
-        check_sums(&exposition.encode(Format::Prometheus));
-        check_names(&exposition.encode(Format::Prometheus));
+        check_sums(&text(&exposition, Format::Prometheus));
+        check_names(&text(&exposition, Format::Prometheus));
     }
-    let text = exposition.encode(Format::Prometheus);
+    let text = text(&exposition, Format::Prometheus);
     let samples = samples(&text);
     let seconds = |name: &str| samples.iter().filter(|((of, _), _)| of == name).map(|(_, v)| v).sum::<f64>();
     assert!((seconds("corun_tenant_seconds_total") - all_ns as f64 / 1e9).abs() < 1e-6);
@@ -124,7 +130,7 @@ fn tenants_without_room_are_summed_in_other_and_counted() {
     let totals = totals(5);
     let exposition = exposition(&totals);
     totals.lock().unwrap().push(&window(0, 50));
-    let text = exposition.encode(Format::Prometheus);
+    let text = text(&exposition, Format::Prometheus);
     check_sums(&text);
     let samples = samples(&text);
     let tenants: BTreeSet<&str> = samples
@@ -147,7 +153,7 @@ fn counters_never_fall_and_series_end_together_once_their_tenant_has_ended() {
     for n in 0..2 * linger + 10 {
         let tenants = if n < 5 { 20 } else { 2 };
         totals.lock().unwrap().push(&window(n, tenants));
-        let text = exposition.encode(Format::Prometheus);
+        let text = text(&exposition, Format::Prometheus);
         let now = samples(&text);
         for (series, value) in
             before.iter().filter(|((name, _), _): &(&(String, _), _)| name.ends_with("_total"))
@@ -172,7 +178,7 @@ fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
     let totals = totals(1_000);
     let exposition = exposition(&totals);
     totals.lock().unwrap().push(&window(0, 2));
-    let series_before = samples(&exposition.encode(Format::Prometheus)).len();
+    let series_before = samples(&text(&exposition, Format::Prometheus)).len();
     for n in 1..300 {
         let mut seen = window(n, 3);
         // The third one is another one in every window.
@@ -184,7 +190,7 @@ fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
         seen.by_tenant[1].account = crate::made::account(1_000, &[(id.0, 5_000)]);
         totals.lock().unwrap().push(&seen);
     }
-    let text = exposition.encode(Format::Prometheus);
+    let text = text(&exposition, Format::Prometheus);
     assert!(!text.contains("short-"), "{text}");
     check_sums(&text);
     assert!(samples(&text).len() <= series_before + 30);
@@ -199,7 +205,7 @@ fn whoever_is_asked_for_by_name_has_series_from_its_first_moment_on() {
     seen.tenants[2].kind = corun_model::TenantKind::SlurmStep;
     seen.tenants[2].name = "slurm 47.batch".into();
     totals.lock().unwrap().push(&seen);
-    let text = exposition.encode(Format::Prometheus);
+    let text = text(&exposition, Format::Prometheus);
     let samples = samples(&text);
     let all_ns = seen.by_tenant[2].account.ledger.total_ns();
     let is_its = |(name, labels): &(String, BTreeMap<String, String>)| {
@@ -217,7 +223,7 @@ fn every_metric_is_described_and_has_the_labels_that_it_says() {
     let totals = totals(10);
     totals.lock().unwrap().push(&window(0, 40));
     for format in [Format::Prometheus, Format::OpenMetrics] {
-        let text = exposition(&totals).encode(format);
+        let text = text(&exposition(&totals), format);
         for ((name, labels), _) in samples(&text) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|s| name.strip_suffix(s));
             let metric = METRICS.iter().find(|m| m.name == name || Some(m.name) == base);
@@ -227,7 +233,7 @@ fn every_metric_is_described_and_has_the_labels_that_it_says() {
             assert_eq!(has, metric.labels.iter().copied().collect(), "{name}");
         }
     }
-    let text = exposition(&totals).encode(Format::Prometheus);
+    let text = text(&exposition(&totals), Format::Prometheus);
     for metric in METRICS {
         assert!(
             text.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind.name())),
@@ -238,12 +244,35 @@ fn every_metric_is_described_and_has_the_labels_that_it_says() {
 }
 
 #[test]
+fn a_scraper_gets_the_format_that_it_would_rather_have() {
+    let protobuf =
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    for (accept, format) in [
+        ("", Format::Prometheus),
+        ("*/*", Format::Prometheus),
+        ("text/html, application/xhtml+xml, */*;q=0.8", Format::Prometheus),
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8,text/plain;q=0.5", Format::OpenMetrics),
+        ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=0.4", Format::Prometheus),
+        (&format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"), Format::Protobuf),
+        (&format!("{protobuf};q=0.3,application/openmetrics-text;version=1.0.0;q=0.6"), Format::OpenMetrics),
+        (
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text",
+            Format::Prometheus,
+        ),
+        ("application/openmetrics-text;q=0", Format::Prometheus),
+        ("application/openmetrics-text;q=much", Format::Prometheus),
+    ] {
+        assert_eq!(Format::accepted(accept), format, "{accept}");
+    }
+}
+
+#[test]
 fn a_name_of_any_characters_is_escaped() {
     let totals = totals(10);
     let mut seen = window(0, 2);
     seen.tenants[0].name = "a\"b\\c\nd".into();
     totals.lock().unwrap().push(&seen);
-    let text = exposition(&totals).encode(Format::Prometheus);
+    let text = text(&exposition(&totals), Format::Prometheus);
     assert!(text.contains(r#"tenant="a\"b\\c\nd""#), "{text}");
     check_sums(&text);
 }
@@ -278,7 +307,7 @@ fn a_long_time_with_tenants_that_come_and_go_makes_it_no_larger() {
     let totals = totals(50);
     let exposition = exposition(&totals);
     let size = |n: u64| {
-        let text = exposition.encode(Format::Prometheus);
+        let text = text(&exposition, Format::Prometheus);
         assert!(text.lines().count() < 60 * 60, "at window {n}");
         check_sums(&text);
     };

@@ -2,10 +2,12 @@
 //! collectors do to an exporter that are away, slow, overloaded or wrong.
 
 use crate::made::{window, window_of, WINDOW_NS};
-use crate::metrics::{exposition, samples, totals};
+use crate::metrics::{exposition, samples, text, totals};
 use corun_agent::config::Otlp;
-use corun_agent::metrics::{Exports, Exposition, Format};
-use corun_agent::otlp::message::attribute;
+use corun_agent::exposition::{Exposition, Format};
+use corun_agent::metrics::Exports;
+use corun_agent::otlp::known::Known;
+use corun_agent::otlp::message::{attribute, NO_VALUE};
 use corun_agent::otlp::request::{request, Clock};
 use corun_agent::otlp::{Exporter, Work};
 use corun_agent::totals::LINGER_NS;
@@ -15,7 +17,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 use opentelemetry_proto::tonic::common::v1::{any_value, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point::Value, Metric};
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{channel, Receiver};
@@ -102,7 +104,7 @@ fn points(metrics: &[Metric], now_ns: u64) -> (BTreeMap<Series, f64>, BTreeMap<S
 
 fn exported(exposition: &Exposition, now_ns: u64) -> (BTreeMap<Series, f64>, BTreeMap<Series, u64>) {
     let clock = Clock { ahead_ns: AHEAD_NS, now_unix_ns: AHEAD_NS + now_ns };
-    let bytes = request(exposition, &[attribute("host.name", "")], clock);
+    let (bytes, _) = request(exposition, &[attribute("host.name", "")], clock, &Known::default());
     let (resource, metrics) = metrics(&bytes);
     assert_eq!(resource["host.name"], "", "an empty text is a text");
     points(&metrics, AHEAD_NS + now_ns)
@@ -115,7 +117,7 @@ fn scraped(exposition: &Exposition) -> BTreeMap<Series, f64> {
         labels.get_mut("le").map(edge);
         ((name, labels), value)
     };
-    samples(&exposition.encode(Format::Prometheus)).into_iter().map(plain).collect()
+    samples(&text(exposition, Format::Prometheus)).into_iter().map(plain).collect()
 }
 
 /// What culprits took of each victim, and each victim's steal.
@@ -183,6 +185,49 @@ fn a_counter_that_begins_anew_has_a_later_start_and_every_other_keeps_its_own() 
         values.extend(new_values);
     }
     assert!(anew > 20, "{anew} began anew");
+}
+
+/// The series of a request: those with a value, and those that are said to have ended.
+fn series(bytes: &[u8]) -> [BTreeSet<Series>; 2] {
+    let [mut live, mut ended] = [BTreeSet::new(), BTreeSet::new()];
+    for metric in metrics(bytes).1 {
+        let points: Vec<(u32, &[KeyValue])> = match metric.data.as_ref().unwrap() {
+            Data::Sum(sum) => sum.data_points.iter().map(|p| (p.flags, &*p.attributes)).collect(),
+            Data::Gauge(gauge) => gauge.data_points.iter().map(|p| (p.flags, &*p.attributes)).collect(),
+            Data::Histogram(histogram) => {
+                histogram.data_points.iter().map(|p| (p.flags, &*p.attributes)).collect()
+            }
+            other => panic!("{other:?}"),
+        };
+        for (flags, attributes) in points {
+            let of = if flags == NO_VALUE { &mut ended } else { &mut live };
+            assert!(of.insert((metric.name.clone(), labels(attributes))), "{} is there twice", metric.name);
+        }
+    }
+    [live, ended]
+}
+
+#[test]
+fn of_a_series_that_has_ended_the_next_export_that_arrives_says_so() {
+    let totals = totals(100);
+    let exposition = exposition(&totals);
+    let export = |known: &Known| {
+        let clock = Clock { ahead_ns: AHEAD_NS, now_unix_ns: 2 * AHEAD_NS };
+        let (bytes, there) = request(&exposition, &[], clock, known);
+        (series(&bytes), there)
+    };
+    (0..5).for_each(|n| totals.lock().unwrap().push(&window(n, 20)));
+    let ([before, ended], known) = export(&Known::default());
+    assert_eq!(ended, BTreeSet::new());
+    (5..LINGER_NS / WINDOW_NS + 7).for_each(|n| totals.lock().unwrap().push(&window(n, 2)));
+    let ([after, ended], later) = export(&known);
+    assert_eq!(ended, &before - &after);
+    for metric in ["corun_tenant_seconds_total", "corun_wait_seconds", "corun_tenant_info"] {
+        assert!(ended.iter().any(|(name, _)| name == metric), "no series of {metric} has ended");
+    }
+    // One that does not arrive is made good by the next one.
+    assert_eq!(export(&known).0, [after.clone(), ended]);
+    assert_eq!(export(&later).0, [after, BTreeSet::new()]);
 }
 
 /// A collector that answers each request by what it is told, with the requests that it got.

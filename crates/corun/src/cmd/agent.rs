@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let caller = Caller {
         reload: &|| args.effective(),
         say: &|what| lines::say(&format!("corun: {}", corun_report::one_line(what))),
-        doctor: &|| doctor::examined().json(),
+        doctor: &|is_loaded| doctor::examined(is_loaded).json(),
     };
     match agent::run(config, &caller) {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -1,0 +1,251 @@
+//! Metrics for a scraper that takes protobuf, as `io.prometheus.client.MetricFamily` defines them: the one format of Prometheus in
+//! which a histogram is native as well as classic. Fields have the numbers that they have there.
+//!
+//! A native histogram has its edges at roots of two of a second, and the probe its own at powers of two of 1,024 ns. So each wait
+//! counts there as long as the upper edge of its bucket of the probe, for which there is a narrow native bucket: quantiles are those
+//! upper edges, within the [`SCHEMA`]'s 2.2 %. What is shorter than the probe tells apart is in the zero bucket, and what is longer
+//! is infinite.
+
+use crate::field::put;
+use crate::metrics::{classic, edge, seconds, Kind, Labels, Metric, Page, Rows, Write};
+use corun_model::histogram::BUCKETS;
+use corun_model::Histogram as Waits;
+use prost::Message;
+use std::fmt::Error;
+
+/// Of each power of two of a second there are `2^SCHEMA` native buckets.
+pub const SCHEMA: i32 = 5;
+/// The native bucket of what is infinite: its lower edge is the greatest finite number.
+pub const INFINITE: i32 = (1024 << SCHEMA) + 1;
+
+/// Tag of `MetricFamily.metric`.
+const METRIC: u32 = 4;
+
+/// A family without its metrics, which are encoded one by one.
+#[derive(Clone, PartialEq, Message)]
+pub struct Family {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What it means.
+    #[prost(string, tag = "2")]
+    pub help: String,
+    /// `COUNTER`, `GAUGE` or `HISTOGRAM`.
+    #[prost(int32, tag = "3")]
+    pub kind: i32,
+}
+
+/// One series.
+#[derive(Clone, PartialEq, Message)]
+pub struct Series {
+    /// Its labels.
+    #[prost(message, repeated, tag = "1")]
+    pub labels: Vec<Label>,
+    /// Its value, if it is a gauge.
+    #[prost(message, optional, tag = "2")]
+    pub gauge: Option<Number>,
+    /// Its value, if it is a counter.
+    #[prost(message, optional, tag = "3")]
+    pub counter: Option<Number>,
+    /// Its value, if it is a histogram.
+    #[prost(message, optional, tag = "7")]
+    pub histogram: Option<Histogram>,
+}
+
+/// A label.
+#[derive(Clone, PartialEq, Message)]
+pub struct Label {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its value.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// The value of a gauge or a counter.
+#[derive(Clone, PartialEq, Message)]
+pub struct Number {
+    /// The value, also if it is zero.
+    #[prost(double, optional, tag = "1")]
+    pub value: Option<f64>,
+}
+
+/// A histogram, classic and native.
+#[derive(Clone, PartialEq, Message)]
+pub struct Histogram {
+    /// How many there were.
+    #[prost(uint64, optional, tag = "1")]
+    pub count: Option<u64>,
+    /// What they came to.
+    #[prost(double, optional, tag = "2")]
+    pub sum: Option<f64>,
+    /// The classic buckets.
+    #[prost(message, repeated, tag = "3")]
+    pub classic: Vec<Bucket>,
+    /// The [`SCHEMA`].
+    #[prost(sint32, optional, tag = "5")]
+    pub schema: Option<i32>,
+    /// Up to which length one is in the zero bucket.
+    #[prost(double, optional, tag = "6")]
+    pub zero_threshold: Option<f64>,
+    /// How many are in it.
+    #[prost(uint64, optional, tag = "7")]
+    pub zero_count: Option<u64>,
+    /// Where the native buckets are.
+    #[prost(message, repeated, tag = "12")]
+    pub spans: Vec<Span>,
+    /// How many more are in each than in the one before.
+    #[prost(sint64, repeated, tag = "13")]
+    pub deltas: Vec<i64>,
+}
+
+/// A classic bucket.
+#[derive(Clone, PartialEq, Message)]
+pub struct Bucket {
+    /// How many are up to its edge.
+    #[prost(uint64, optional, tag = "1")]
+    pub cumulative: Option<u64>,
+    /// Its upper edge.
+    #[prost(double, optional, tag = "2")]
+    pub edge: Option<f64>,
+}
+
+/// Native buckets one after another.
+#[derive(Clone, PartialEq, Message)]
+pub struct Span {
+    /// How many are left out before, or the number of the first one.
+    #[prost(sint32, optional, tag = "1")]
+    pub offset: Option<i32>,
+    /// How many there are.
+    #[prost(uint32, optional, tag = "2")]
+    pub length: Option<u32>,
+}
+
+/// All metrics, each with its length in front.
+#[derive(Default)]
+pub struct Families {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Page for Families {
+    fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error> {
+        let kind = match metric.kind {
+            Kind::Counter => 0,
+            Kind::Gauge => 1,
+            Kind::Histogram => 4,
+        };
+        let family = Family { name: metric.name.into(), help: metric.help.into(), kind };
+        let mut lines = Lines(family.encode_to_vec());
+        write(&mut lines)?;
+        prost::encode_length_delimiter(lines.0.len(), &mut self.bytes)
+            .expect("memory takes all that is written");
+        self.bytes.extend(lines.0);
+        Ok(())
+    }
+}
+
+/// The bytes of one family.
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn series(&mut self, labels: Labels, series: Series) -> Result<(), Error> {
+        let label = |(name, value): &(&str, &str)| Label { name: (*name).into(), value: (*value).into() };
+        let series = Series { labels: labels.iter().map(label).collect(), ..series };
+        put(METRIC, &series.encode_to_vec(), &mut self.0);
+        Ok(())
+    }
+
+    fn counter(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
+        self.series(labels, Series { counter: Some(Number { value: Some(value) }), ..Series::default() })
+    }
+}
+
+impl Rows for Lines {
+    fn seconds(&mut self, labels: Labels, _: u64, ns: u64) -> Result<(), Error> {
+        self.counter(labels, seconds(ns))
+    }
+
+    fn count(&mut self, labels: Labels, _: u64, n: u64) -> Result<(), Error> {
+        self.counter(labels, n as f64)
+    }
+
+    fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
+        self.series(labels, Series { gauge: Some(Number { value: Some(value) }), ..Series::default() })
+    }
+
+    fn histogram(&mut self, labels: Labels, _: u64, sum_ns: u64, waits: &Waits) -> Result<(), Error> {
+        let mut cumulative = 0;
+        let classic = classic(waits).into_iter().map(|(edge, n)| {
+            cumulative += n;
+            Bucket { cumulative: Some(cumulative), edge: Some(edge) }
+        });
+        let histogram = Histogram { sum: Some(seconds(sum_ns)), classic: classic.collect(), ..native(waits) };
+        self.series(labels, Series { histogram: Some(histogram), ..Series::default() })
+    }
+}
+
+/// The native part.
+fn native(waits: &Waits) -> Histogram {
+    let (zero, longer) = waits.counts.split_first().expect("there are buckets");
+    let filled = longer.iter().zip(1..).filter(|(n, _)| **n > 0);
+    let (mut spans, mut deltas) = (Vec::new(), Vec::new());
+    let (mut next, mut before) = (0, 0);
+    for (n, bucket) in filled {
+        let number = number(bucket);
+        spans.push(Span { offset: Some(number - next), length: Some(1) });
+        deltas.push(n.wrapping_sub(before) as i64);
+        (next, before) = (number + 1, *n);
+    }
+    if spans.is_empty() {
+        // Without any it would be taken for a classic one.
+        spans.push(Span { offset: Some(0), length: Some(0) });
+    }
+    Histogram {
+        count: Some(waits.total()),
+        schema: Some(SCHEMA),
+        zero_threshold: Some(edge(0)),
+        zero_count: Some(*zero),
+        spans,
+        deltas,
+        ..Histogram::default()
+    }
+}
+
+/// The number of the native bucket that has the upper edge of one of the probe's.
+fn number(bucket: usize) -> i32 {
+    match bucket {
+        last if last >= BUCKETS - 1 => INFINITE,
+        _ => (edge(bucket).log2() * f64::from(1 << SCHEMA)).ceil() as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_upper_edge_is_in_its_native_bucket_and_no_other_one_is() {
+        let upper = |number: i32| (f64::from(number) / f64::from(1 << SCHEMA)).exp2();
+        for bucket in 1..BUCKETS - 1 {
+            let (edge, number) = (edge(bucket), number(bucket));
+            assert!(upper(number - 1) < edge && edge <= upper(number), "bucket {bucket}");
+            assert!(upper(number) / upper(number - 1) < 1.022, "bucket {bucket}");
+        }
+        assert_eq!(number(BUCKETS - 1), INFINITE);
+        assert_eq!((upper(INFINITE), upper(INFINITE - 2).is_finite()), (f64::INFINITY, true));
+    }
+
+    #[test]
+    fn deltas_and_spans_say_how_many_are_where() {
+        let mut waits = Waits::default();
+        [1_000, 5_000, 5_000, 5_000, 9_000, u64::MAX].into_iter().for_each(|ns| waits.record(ns));
+        let native = native(&waits);
+        assert_eq!((native.count, native.zero_count), (Some(6), Some(1)));
+        assert_eq!(native.deltas, [3, -2, 0]);
+        let offsets: Vec<i32> = native.spans.iter().map(|s| s.offset.unwrap()).collect();
+        let of = [5_000, 9_000].map(|ns| number(Waits::bucket_of(ns)));
+        assert_eq!(offsets, [of[0], of[1] - of[0] - 1, INFINITE - of[1] - 1]);
+    }
+}
