@@ -28,13 +28,25 @@ fn lacks(tools: &[&str]) -> bool {
     }
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     if let Some(tool) = missing {
-        println!("skipped: {tool} is not there");
+        println!("skipped: {tool} is not there (Debian: {})", package_with(tool));
     }
     missing.is_some()
 }
 
+/// The package of Debian's that has a tool.
+fn package_with(tool: &str) -> &str {
+    match tool {
+        "dpkg-deb" => "dpkg",
+        "dpkg-shlibdeps" => "dpkg-dev",
+        "strip" => "binutils",
+        "cc" => "gcc",
+        "rpmbuild" => "rpm",
+        tool => tool,
+    }
+}
+
 /// Packages of a program and of what was built next to it, quickly compressed.
-fn packages(kind: &str, program: &Path, folder: &Path) -> Vec<PathBuf> {
+fn packages(kind: &str, program: &Path, folder: &Path, revision: u32) -> Vec<PathBuf> {
     let made = done(
         Command::new(tree().join("scripts/package"))
             .arg(kind)
@@ -42,14 +54,15 @@ fn packages(kind: &str, program: &Path, folder: &Path) -> Vec<PathBuf> {
             .arg(folder)
             .env("DPKG_DEB_COMPRESSOR_TYPE", "gzip")
             .env("DPKG_DEB_COMPRESSOR_LEVEL", "1")
-            .env("DEBEMAIL", "corun@debian.org"),
+            .env("DEBEMAIL", "corun@debian.org")
+            .env("REVISION", revision.to_string()),
     );
     made.lines().map(PathBuf::from).collect()
 }
 
 /// The package of the corun that is tested.
 fn package(kind: &str, folder: &Path) -> PathBuf {
-    packages(kind, &cargo_bin("corun"), folder).swap_remove(0)
+    packages(kind, &cargo_bin("corun"), folder, 1).swap_remove(0)
 }
 
 /// The same, with those of the library for C, which cargo builds along with the tests of the whole workspace.
@@ -66,7 +79,7 @@ fn with_library(kind: &str, folder: &Path) -> Option<[PathBuf; 3]> {
     for name in libraries {
         fs::copy(deps.join(name), program.with_file_name(name)).unwrap();
     }
-    let made = packages(kind, &program, folder);
+    let made = packages(kind, &program, folder, 1);
     Some(made.try_into().unwrap_or_else(|made| panic!("{made:?}")))
 }
 
@@ -314,17 +327,29 @@ fn in_a_debian_of_its_own_apt_installs_upgrades_and_purges_it() {
 }
 
 #[test]
-fn a_package_for_rpm_is_installed_and_removed_and_leaves_nothing() {
+fn a_package_for_rpm_is_installed_upgraded_and_removed_and_leaves_what_its_owner_wrote() {
     if lacks(&["rpm", "rpmbuild", "strip"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let package = package("rpm", folder.path());
+    let [first, second] =
+        [1, 2].map(|revision| packages("rpm", &cargo_bin("corun"), folder.path(), revision).swap_remove(0));
     let root = folder.path().join("root");
     let rpm = rpm_in(&root);
     // Its scripts would need a shell in there.
-    rpm(&["-i", "--nodeps", "--noscripts", package.to_str().unwrap()]);
+    rpm(&["-i", "--nodeps", "--noscripts", first.to_str().unwrap()]);
     is_whole(&root);
+    let config = root.join("etc/corun/agent.toml");
+    let own = fs::read_to_string(&config).unwrap().replace("window = \"1s\"", "window = \"2s\"");
+    fs::write(&config, &own).unwrap();
+    rpm(&["-U", "--nodeps", "--noscripts", second.to_str().unwrap()]);
+    is_whole(&root);
+    assert_eq!(rpm(&["-q", "--queryformat", "%{RELEASE}\n", "corun"]), "2\n");
+    assert_eq!(fs::read_to_string(&config).unwrap(), own, "what its owner wrote stays");
     rpm(&["-e", "--noscripts", "corun"]);
+    let saved = config.with_extension("toml.rpmsave");
+    assert_eq!(fs::read_to_string(&saved).unwrap(), own, "what its owner wrote is put aside");
+    fs::remove_file(saved).unwrap();
+    fs::remove_dir(config.parent().unwrap()).unwrap();
     nothing_is_left(&root);
 }
