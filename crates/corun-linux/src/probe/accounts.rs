@@ -158,6 +158,32 @@ impl Sums {
         Sums::of(&rec.cur, rec)
     }
 
+    /// Adds those of an ended task over its whole life.
+    pub(super) fn add_ended(&mut self, rec: &TaskRec) {
+        let acc = &rec.cur;
+        self.ns.iter_mut().zip(acc.ns.iter().chain(&acc.held_ns)).for_each(|(sum, ns)| *sum += ns);
+        self.migrations.iter_mut().zip(acc.migrations).for_each(|(sum, n)| *sum += u64::from(n));
+        self.blocked += u64::from(acc.blocked);
+        self.yielded += u64::from(acc.yielded);
+        self.preemptions += u64::from(acc.preemptions);
+        self.wakeups += u64::from(acc.wakeups);
+        self.unattributed_ns += acc.unattributed_ns;
+        self.others_ns += acc.others_ns;
+        for culprit in acc.culprits.iter().filter(|c| c.ns > 0) {
+            *self.culprits.entry(culprit.group).or_default() += culprit.ns;
+        }
+        let buckets = self.waits.counts.iter_mut().zip(&mut self.stretches.counts).zip(&rec.lengths);
+        for ((waits, stretches), lengths) in buckets {
+            *waits += u64::from(lengths.waits);
+            *stretches += u64::from(lengths.stretches);
+        }
+    }
+
+    /// Adds an interval that no category has.
+    pub(super) fn add_unknown(&mut self, ns: u64) {
+        self.ns[state::UNKNOWN] += ns;
+    }
+
     /// The sums of an ended task up to an edge before its end.
     pub(super) fn at_edge_before_end(rec: &TaskRec, edge_ns: u64) -> Option<Sums> {
         (rec.edge_ns == edge_ns).then(|| Sums::of(&rec.snap, rec))

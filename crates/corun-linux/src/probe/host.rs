@@ -11,6 +11,7 @@ use super::accounts::{asks_the_clock, Share, Sums};
 use super::bases::{Bases, Owed, UnchangedTask};
 use super::config::config;
 use super::cpus::Cpus;
+use super::ended::{EndedTasks, Summed};
 use super::logs::{occupants, running_since_start};
 use super::machine_reader::MachineReader;
 use super::options::{LiveError, LiveOptions};
@@ -48,17 +49,6 @@ const SETTLE: Duration = Duration::from_micros(500);
 const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
 /// How often the rings are emptied and new groups named while time passes.
 const POLL: Duration = Duration::from_millis(25);
-/// Limit: room for so many ended tasks is kept for the next window, 4 MB. In a storm of threads most of the time would go into
-/// getting it anew, since growing copies.
-const SPARE: usize = 4_096;
-
-/// A list without its items, and with its room as far as that is not too much.
-fn emptied<T>(mut list: Vec<T>, most: usize) -> Vec<T> {
-    list.clear();
-    list.shrink_to(most);
-    list
-}
-
 /// Whether an edge passed long enough ago to read what led up to it, and not long ago.
 fn has_settled(edge_ns: u64) -> bool {
     (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
@@ -77,9 +67,9 @@ pub struct LiveHost {
     /// The edge that was announced for the end of the time that passed last.
     announced_ns: Option<u64>,
     bases: Bases,
-    pending: Vec<Ended>,
-    /// Empty: where the next window's are put.
-    spare: Vec<Ended>,
+    ended: EndedTasks,
+    /// Where those that the probe hands over are put; its room is used again.
+    drained: Vec<Ended>,
     unlisted: BTreeMap<u32, (u32, Sums)>,
     /// What did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
@@ -127,8 +117,8 @@ impl LiveHost {
             edge_ns: 0,
             announced_ns: None,
             bases: Bases::default(),
-            pending: Vec::new(),
-            spare: Vec::new(),
+            ended: EndedTasks::default(),
+            drained: Vec::new(),
             unlisted: BTreeMap::new(),
             beyond_ns: Vec::new(),
             cpus: Cpus::default(),
@@ -216,7 +206,10 @@ impl LiveHost {
 
     /// Empties the rings and names new groups, so that neither overflows nor is forgotten. Whether groups are left to name.
     fn poll(&mut self) -> bool {
-        self.probe.drain_ended(&mut self.pending);
+        self.probe.drain_ended(&mut self.drained);
+        // A trace names every task.
+        let (until_ns, all) = (self.announced_ns.unwrap_or(u64::MAX), self.wants_trace);
+        self.ended.take_in(&mut self.drained, self.edge_ns, until_ns, all);
         self.traces.add(&self.probe.drain_trace());
         if let Some(recorder) = &mut self.recorder {
             let lost = self.probe.losses().record_events;
@@ -246,8 +239,10 @@ impl LiveHost {
             }
             edge_ns
         });
+        self.announced_ns = Some(edge_ns);
         let living = self.living(edge_ns);
         self.poll();
+        self.announced_ns = None;
         let cpus = self.probe.cpus();
         let at_start = running_since_start(&cpus, living.iter().map(|(task, _)| task));
 
@@ -264,10 +259,7 @@ impl LiveHost {
                 }
             }
         }
-        // There may be tens of thousands, of a kilobyte each: they stay where they are.
-        let mut ended = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
-        let later: Vec<Ended> = ended.iter().filter(|e| e.end_ns > edge_ns).copied().collect();
-        ended.retain(|e| e.end_ns <= edge_ns);
+        let (ended, later, summed) = self.ended.up_to(edge_ns);
         for e in &ended {
             self.add_task(&mut window, &e.rec, &Sums::at_end(&e.rec), e.end_ns, false);
             self.bases.remove(e.rec.serial);
@@ -282,7 +274,8 @@ impl LiveHost {
                 }
             }
         }
-        self.pending.extend(later);
+        self.ended.put_back(later);
+        summed.iter().for_each(|(group, summed)| self.add_summed(&mut window, *group, summed));
         self.add_unlisted(&mut window);
         let taken = self.machine_reader.taken(edge_ns);
         let online = cpustat::online(&self.root);
@@ -301,11 +294,12 @@ impl LiveHost {
         };
         let seen = Observation { limits, machine: taken.total(), ..self.finish(window) };
         self.recycling.turn(&self.probe, &mut self.tenancy, edge_ns, || {
-            let told = ended.iter().chain(&self.pending).map(|e| e.rec.group);
+            let told = ended.iter().chain(self.ended.listed()).map(|e| e.rec.group);
             living
                 .iter()
                 .map(|(task, _)| task.group)
                 .chain(told)
+                .chain(summed.into_keys())
                 .chain(self.unlisted.keys().copied())
                 .collect()
         });
@@ -316,7 +310,6 @@ impl LiveHost {
                 self.traces.name(TaskId(task.tid), named);
             }
         }
-        self.spare = emptied(ended, SPARE);
         seen
     }
 
@@ -403,6 +396,18 @@ impl LiveHost {
         Owed { is_any: share.is_told_otherwise, moved_ns: share.moved_ns }
     }
 
+    /// Adds tasks of a group that are not listed: they began and ended in the window.
+    fn add_summed(&self, window: &mut Window, group: u32, summed: &Summed) {
+        let share = summed.sums.since(&Sums::default());
+        let Some(account) = self.account(&share, summed.lives_ns) else {
+            window.loss.events += summed.tasks;
+            return;
+        };
+        window.loss.unlisted_tasks += summed.tasks;
+        window.loss.unknown_ns += share.parts.unknown_ns;
+        window.add_to_tenant(self.tenancy.of(group), summed.tasks, &account, share.others_ns);
+    }
+
     /// The account of a share; `None` when it does not sum, which would be a bug.
     fn account(&self, share: &Share, total_ns: u64) -> Option<Account> {
         let named = share
@@ -425,7 +430,7 @@ impl LiveHost {
     /// Adds the tasks whose records found no room in the ring: their sums are in their groups. What the previous
     /// windows had of them is remembered of tasks that are neither alive nor listed as ended.
     fn add_unlisted(&mut self, window: &mut Window) {
-        let mut gone = self.bases.gone(window.end_ns, &self.pending);
+        let mut gone = self.bases.gone(window.end_ns, self.ended.listed());
         if gone.is_empty() && self.probe.losses().ended_unlisted == self.losses.ended_unlisted {
             return;
         }
@@ -573,17 +578,5 @@ impl Host for LiveHost {
 
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_for_ended_tasks_is_kept_for_the_next_window_but_not_all_that_a_storm_took() {
-        let kept = |items: usize| emptied(vec![0u64; items], 100);
-        assert!(kept(60).is_empty() && kept(60).capacity() >= 60);
-        assert!((100..1_000).contains(&kept(1_000).capacity()));
     }
 }

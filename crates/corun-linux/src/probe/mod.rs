@@ -8,6 +8,7 @@
 //! | `bases` | what is remembered of every task from the last edge, and who has kept still since |
 //! | `config` | what the probe is told before it is loaded |
 //! | `cpus` | what every CPU did |
+//! | `ended` | the tasks that ended since the last edge: most one by one, in a storm the short-lived together |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `options` | what the host is told |
 //! | `logs` | the CPUs' logs, read as far back as an open wait |
@@ -25,6 +26,7 @@ mod bases;
 mod cgroup_owners;
 mod config;
 mod cpus;
+mod ended;
 mod host;
 mod logs;
 mod machine_reader;
