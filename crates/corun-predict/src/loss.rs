@@ -11,7 +11,8 @@
 //! spins: what a replay makes of that is less sure than the sums. What may have come out of a sleep is no more than the evidence says.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
-//! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most.
+//! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most. A program that
+//! is behind may catch up later: what was stolen from a task before it sleeps again may come out of that sleep, too.
 //!
 //! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
 
@@ -22,6 +23,8 @@ use crate::combine::Weight;
 use crate::counterfactual::Counterfactual;
 use crate::definitions::{NEARLY_ALL, NEGLIGIBLE, SPINS};
 use crate::useful_work::{Spent, Window};
+use corun_model::TaskId;
+use std::collections::BTreeMap;
 
 /// Definition: the shortest time that is judged on its own, in nanoseconds.
 pub const SLOT_NS: u64 = 50_000_000;
@@ -153,6 +156,10 @@ pub(crate) fn without_sleepers(slot: &Window) -> Window {
 pub struct Losses {
     whole: Window,
     sum: Loss,
+    /// What was stolen from tasks that live and have not slept since, in nanoseconds.
+    unslept: BTreeMap<TaskId, f64>,
+    /// What was stolen from tasks in slots before the one in which they slept.
+    caught_up_ns: f64,
 }
 
 impl Losses {
@@ -172,6 +179,14 @@ impl Losses {
     pub fn push(&mut self, slot: &Window, lost: &Loss) {
         self.whole.add(slot);
         self.sum.add(lost);
+        self.unslept.retain(|task, _| slot.tasks.contains_key(task));
+        for (task, s) in &slot.tasks {
+            if has_spare(s) {
+                self.caught_up_ns += self.unslept.remove(task).unwrap_or(0.0);
+            } else if s.stolen_ns > 0.0 {
+                *self.unslept.entry(*task).or_default() += s.stolen_ns;
+            }
+        }
     }
 
     /// All slots together.
@@ -225,6 +240,7 @@ impl Losses {
     fn by_sums(&self) -> (Loss, f64) {
         let Bounds { most_lost_ns, by, certain_ns } = Bounds::of(&self.whole);
         let [least, likely, most] = self.sum.lost_ns;
+        let least = if least > 0.0 { (least - self.caught_up_ns).max(0.0) } else { least };
         let bounded_ns = likely.min(most_lost_ns);
         let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
         let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
@@ -238,4 +254,60 @@ pub fn of(windows: &[Window], hints: Hints, known: &Counterfactual) -> Loss {
     let mut losses = Losses::default();
     losses.extend(windows, hints);
     losses.total(known).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOT: f64 = SLOT_NS as f64;
+
+    /// Slots of tasks, each by what share of it was stolen and what it slept, next to a loop on one CPU; the least and the likely
+    /// loss as shares of the time.
+    fn lost(slots: &[&[(u32, f64, f64)]]) -> [f64; 2] {
+        let mut losses = Losses::default();
+        for (i, tasks) in slots.iter().enumerate() {
+            let spent = |&(id, stolen, slept): &(u32, f64, f64)| {
+                let spent = Spent {
+                    life_ns: SLOT,
+                    compute_ns: (1.0 - stolen - slept) * SLOT,
+                    stolen_ns: stolen * SLOT,
+                    own_ns: slept * SLOT,
+                    slack_ns: slept * SLOT,
+                    ..Spent::default()
+                };
+                (TaskId(id), spent)
+            };
+            let slot = Window {
+                start_ns: i as u64 * SLOT_NS,
+                end_ns: (i as u64 + 1) * SLOT_NS,
+                wall_ns: SLOT,
+                tasks: tasks.iter().map(spent).collect(),
+                corunners_ns: SLOT,
+                cpus: 1,
+                ..Window::default()
+            };
+            losses.push(&slot, &Loss::of(&slot, Hints::default()));
+        }
+        let shares = losses.total(&Counterfactual::default()).0.shares();
+        [shares[0], shares[1]]
+    }
+
+    #[test]
+    fn what_was_stolen_before_a_task_sleeps_may_come_out_of_that_sleep_and_what_was_after_or_from_others_not()
+    {
+        let robbed: &[(u32, f64, f64)] = &[(1, 0.5, 0.0)];
+        let sleeps: &[(u32, f64, f64)] = &[(1, 0.0, 0.5)];
+        let another_sleeps: &[(u32, f64, f64)] = &[(2, 0.0, 0.9)];
+        for (slots, least) in [
+            (&[robbed, robbed, sleeps][..], 0.0),
+            (&[robbed, sleeps, robbed], 1.0 / 6.0),
+            (&[sleeps, robbed, robbed], 1.0 / 3.0),
+            (&[robbed, robbed, another_sleeps], 1.0 / 3.0),
+        ] {
+            let [at_least, likely] = lost(slots);
+            assert!((likely - 1.0 / 3.0).abs() < 0.01, "{slots:?}: {likely}");
+            assert!((at_least - least).abs() < 0.01, "{slots:?}: {at_least}");
+        }
+    }
 }
