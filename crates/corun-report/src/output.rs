@@ -28,14 +28,19 @@ fn called(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// Whether a path is standard output, by its sign or by its name. A file that it leads to is not replaced then: others write
+/// there, too.
+pub fn is_stdout(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
 /// Writes `bytes` to `path`; `-` is standard output.
 ///
 /// # Errors
 /// [`OutputError`] when the folder is missing or closed, the disk full, the path a folder. Nothing half-written
 /// is left behind then.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
-    let done =
-        if path == Path::new("-") { to_stdout(bytes) } else { to_path(path, |out| out.write_all(bytes)) };
+    let done = if is_stdout(path) { to_stdout(bytes) } else { to_path(path, |out| out.write_all(bytes)) };
     done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 
@@ -74,7 +79,7 @@ pub fn can_be_written(path: &Path) -> Result<(), OutputError> {
         (_, Some(m)) if !m.is_file() => Ok(()),
         (place, _) => replaceable(&place).map(drop),
     };
-    let tried = if path == Path::new("-") { Ok(()) } else { tried() };
+    let tried = if is_stdout(path) { Ok(()) } else { tried() };
     tried.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::kept_trace::KeptTrace;
 use crate::observing_cost::{CostMeter, ObservingCost};
 use crate::stop::Stop;
-use crate::target::{release, Target};
+use crate::target::{release, Armed, Target};
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::counters::live::Precision;
 use corun_linux::counters::Theme;
@@ -20,6 +20,7 @@ use corun_model::{
     Host, HostError, Machine, Observation, Recording, TaskId, TenantId, Unavailable, What, Why,
 };
 use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
+use std::process::Command;
 use std::time::Duration;
 
 /// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
@@ -72,8 +73,19 @@ impl Profile {
     /// When there is no such target, the machine cannot be watched, or a trace was asked for and cannot be had. A command
     /// has not begun then.
     pub fn start(target: &Target, options: &ProfileOptions, stop: &Stop) -> Result<Profile, Error> {
+        Profile::of(target.arm(&Root::new("/"))?, options, stop)
+    }
+
+    /// The same with a command that has an environment and files of its own, which it keeps.
+    ///
+    /// # Errors
+    /// As [`Profile::start`].
+    pub fn start_command(command: Command, options: &ProfileOptions, stop: &Stop) -> Result<Profile, Error> {
+        Profile::of(Armed::of_command(command)?, options, stop)
+    }
+
+    fn of(armed: Armed, options: &ProfileOptions, stop: &Stop) -> Result<Profile, Error> {
         let root = Root::new("/");
-        let armed = target.arm(&root)?;
         let first = armed.first_task();
         let is_traced = options.trace || options.worst.is_some();
         let live = LiveOptions {

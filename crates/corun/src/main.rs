@@ -1,5 +1,6 @@
 //! `corun`: flags and glue. Every verb is one file in `cmd/`; what a verb does lives in the libraries.
 
+mod beside;
 mod cli;
 mod cmd;
 mod date;

@@ -48,6 +48,11 @@ impl TargetFlags {
         self.command.is_some()
     }
 
+    /// The words of the command to run, if it is one.
+    pub fn command(&self) -> Option<&[OsString]> {
+        self.command.as_deref()
+    }
+
     /// The tenant of a past time; `None`: everybody.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use corun_report::control::advice::Advice;
 use corun_report::control::conclusion;
 use corun_report::control::notices::sentence;
 use corun_report::control::{ControlLine, Decided, GuardLine, SCHEMA};
-use corun_report::output::print;
+use corun_report::output::{is_stdout, print};
 use corun_report::progress::Progress;
 use corun_report::refusal::refusal;
 use corun_session::control::scope::Tenants;
@@ -122,7 +122,7 @@ impl Args {
 
     /// Whether one of them is standard output.
     fn to_standard_output(&self) -> bool {
-        self.files().any(|(_, path)| path.as_os_str() == "-")
+        self.files().any(|(_, path)| is_stdout(path))
     }
 }
 

@@ -12,7 +12,7 @@ use corun_predict::MAX_DISTURBANCE;
 use corun_report::describe;
 use corun_report::doctor::DoctorReport;
 use corun_report::noise::{self, NoiseReport};
-use corun_report::output::write_file;
+use corun_report::output::{is_stdout, write_file};
 use corun_report::terminal::Style;
 use corun_session::noise::Noise;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }
-    if args.json.as_deref() != Some("-".as_ref()) {
+    if !args.json.as_deref().is_some_and(is_stdout) {
         write_file("-".as_ref(), report.table(&Style::of_stdout()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
@@ -107,7 +107,7 @@ fn measure_noise(args: &Args, length_ns: u64) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }
-    if args.json.as_deref() != Some("-".as_ref()) {
+    if !args.json.as_deref().is_some_and(is_stdout) {
         write_file("-".as_ref(), report.text().as_bytes())?;
     }
     Ok(if noise.is_interrupted { interrupted(&stop) } else { ExitCode::SUCCESS })

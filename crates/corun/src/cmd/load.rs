@@ -12,7 +12,7 @@ use corun_linux::limits;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
 use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
 use corun_report::json;
-use corun_report::output::write_file;
+use corun_report::output::{is_stdout, print, write_file};
 use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts, TargetFlags};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -245,9 +245,8 @@ fn pressing(program: Program, goal: Goal, victims_cpus: &[u32]) -> Result<Interf
 }
 
 fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
-    let stdout = Path::new("-");
-    if json != Some(stdout) {
-        write_file(stdout, report.to_string().as_bytes())?;
+    if !json.is_some_and(is_stdout) {
+        print(&report.to_string())?;
     }
     if let Some(path) = json {
         write_file(path, json::indented(report).as_bytes())?;

@@ -1,5 +1,6 @@
 //! `corun predict`: how much slower is a program than it would be alone, said while it runs.
 
+use crate::beside;
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, SourceFlag, TargetFlags, ANYBODY};
@@ -13,7 +14,7 @@ use corun_model::Host as _;
 use corun_predict::{Assignment, Options, Way};
 use corun_report::describe;
 use corun_report::json;
-use corun_report::output::{print, write_file};
+use corun_report::output::{is_stdout, print, write_file};
 use corun_report::predict::{live, render, summary, Covers, KnownOfRun, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use corun_report::verify::{failed, still_running};
@@ -46,7 +47,8 @@ The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes
 nothing is touched, and what the program would do alone is derived from its ledger.
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
-After CMD the answer goes to standard error: standard output is CMD's.";
+After CMD the answer goes to standard error: standard output is CMD's. With `--json-lines`, and where a file is `-`, that is \
+standard output, and what CMD writes there goes to standard error.";
 
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
@@ -148,6 +150,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = stop_on_signals()?;
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
+    if args.record.as_deref().is_some_and(is_stdout) {
+        return Err(Usage("--record -: windows go to a file; name one".into()).into());
+    }
+    let files = [&args.json, &args.html].into_iter().flatten();
+    let is_stdout_taken = args.json_lines || beside::takes_stdout(files);
     let options = PredictOptions {
         source: args.source.wanted(),
         length_ns: args.length_ns,
@@ -163,12 +170,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         assignment: if args.static_work { Assignment::Static } else { Assignment::Dynamic },
         confidence: args.confidence,
     };
-    let target = args.target.target(ANYBODY)?;
-    if target == Target::Everybody {
-        let what = "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD";
-        return Err(Usage(what.into()).into());
-    }
-    let mut predict = Predict::start(&target, options, &stop)?;
+    let begun = match args.target.command() {
+        Some(words) => Predict::start_command(beside::command(words, is_stdout_taken)?, options, &stop),
+        None => Predict::start(&somebody(args.target)?, options, &stop),
+    };
+    let mut predict = begun?;
     // Not before: whatever stood in the file is gone then.
     let mut record = args.record.as_deref().map(record).transpose()?;
     let meta = PredictMeta {
@@ -189,6 +195,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         history: Vec::new(),
         keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
+        is_stdout_taken,
         is_unheard: false,
     };
     let progress = Progress::line(args.quiet || args.json_lines);
@@ -228,6 +235,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Ended::Interrupted, None) if is_command => interrupted(&stop),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Somebody who already runs.
+fn somebody(target: TargetFlags) -> Result<Target, Usage> {
+    match target.target(ANYBODY)? {
+        Target::Everybody => Err(Usage(
+            "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD".into(),
+        )),
+        target => Ok(target),
+    }
 }
 
 /// Predicts the co-runs of a record again.
@@ -294,6 +311,7 @@ struct Answers {
     history: Vec<PredictReport>,
     keeps_all: bool,
     json_lines: bool,
+    is_stdout_taken: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
 }
@@ -348,8 +366,7 @@ impl Answers {
         };
         write(html, &|| render(&self.history));
         write(json, &|| last.json());
-        let stdout_is_taken = self.json_lines || json.as_deref() == Some(Path::new("-"));
-        match (stdout_is_taken, after.is_command) {
+        match (self.is_stdout_taken, after.is_command) {
             (true, _) => {}
             (false, true) => drop(lines::tell(&shown)),
             (false, false) => print(&shown)?,

@@ -4,6 +4,7 @@ mod from;
 
 pub use from::{opened, source_of, time_of, why_not};
 
+use crate::beside;
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, CountersFlag, SourceFlag, TargetFlags, ANYBODY_OR_ALL};
@@ -43,7 +44,8 @@ Examples:
   corun profile --counters=whole -- make -j4         the same for many processes that live shortly
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
-After CMD the report goes to standard error: standard output is CMD's.";
+After CMD the report goes to standard error: standard output is CMD's. Where a file is `-`, that is standard output, and \
+what CMD writes there goes to standard error.";
 
 /// Show where a program's time went, and who took it
 #[derive(Debug, clap::Args)]
@@ -128,8 +130,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before the command has run, not after.
     check_files(args.json.iter().chain(&args.html).chain(&args.trace))?;
     let stop = stop_on_signals()?;
-    let target = args.target.target(ANYBODY_OR_ALL)?;
-    let mut profile = Profile::start(&target, &options, &stop).map_err(|e| match e {
+    let is_stdout_taken = beside::takes_stdout([&args.json, &args.html, &args.trace].into_iter().flatten());
+    let begun = match args.target.command() {
+        Some(words) => Profile::start_command(beside::command(words, is_stdout_taken)?, &options, &stop),
+        None => Profile::start(&args.target.target(ANYBODY_OR_ALL)?, &options, &stop),
+    };
+    let mut profile = begun.map_err(|e| match e {
         Error::NoTrace { why } => {
             Usage(format!("{traced} needs eBPF: {why}; go without, drop {traced}")).into()
         }
@@ -239,8 +245,7 @@ fn write(report: &ProfileReport, files: &[File], after_command: bool) -> anyhow:
             Err(e) => done = done.and(Err(e)),
         }
     }
-    let to_stdout = wanted().any(|(path, _)| path.as_os_str() == "-");
-    match (to_stdout, after_command) {
+    match (beside::takes_stdout(wanted().map(|(path, _)| path)), after_command) {
         (true, _) => {}
         (false, true) => {
             let text = terminal::render(report, &terminal::Style::of_stderr());

@@ -8,7 +8,7 @@ use anyhow::Context;
 use corun_linux::launch;
 use corun_model::duration::human_ns;
 use corun_model::run_log::file;
-use corun_report::output::{print, write_file_by};
+use corun_report::output::{is_stdout, print, write_file_by};
 use corun_report::progress::Progress;
 use corun_session::end::Ended;
 use corun_session::{Record, RecordOptions};
@@ -57,7 +57,7 @@ struct Sums {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.output.as_os_str() == "-" {
+    if is_stdout(&args.output) {
         return Err(Usage("-o -: a recording goes to a file; name one, such as corun.rec".into()).into());
     }
     check_files([&args.output])?;

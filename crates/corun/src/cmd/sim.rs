@@ -7,7 +7,7 @@ use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_report::output::{print, write_file};
+use corun_report::output::{is_stdout, print, write_file};
 use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport};
 use corun_report::{html, perfetto, terminal, Subject};
@@ -240,7 +240,7 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
         bytes.extend(controlled.iter().flat_map(|c| c.tracks(&report.profile)));
         write_file(path, &bytes)?;
     }
-    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+    if !args.json.as_deref().is_some_and(is_stdout) {
         let profile = terminal::render(&report.profile, &terminal::Style::of_stdout());
         let written = [&args.json, &args.html, &args.trace].into_iter().flatten();
         let wrote: String = written.map(|path| format!("wrote {}\n", path.display())).collect();

@@ -3,7 +3,7 @@
 use super::study::{place, refused};
 use crate::reading::{result_of, text_of, why};
 use crate::usage::{check_files, check_folder, Usage};
-use corun_report::output::{print, write_file};
+use corun_report::output::{is_stdout, print, write_file};
 use corun_report::progress::Progress;
 use corun_study::study::{Earlier, Listener, Study, StudyError, StudyFile};
 use corun_study::validate::file::VALIDATE;
@@ -109,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_file(path, study.json().as_bytes())?;
     }
-    if args.json.as_deref() != Some(Path::new("-")) {
+    if !args.json.as_deref().is_some_and(is_stdout) {
         print(&study.text())?;
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ mod annotate;
 mod github;
 mod parts;
 
+use crate::beside;
 use crate::date::now;
 use crate::lines;
 use crate::target::SourceFlag;
@@ -13,7 +14,7 @@ use anyhow::Context;
 use corun_linux::launch;
 use corun_predict::verdict::Ruling;
 use corun_report::describe;
-use corun_report::output::write_file;
+use corun_report::output::{is_stdout, write_file};
 use corun_report::verify::parts::{measured, Benchmark};
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
 use corun_results::output::bencher;
@@ -25,8 +26,8 @@ use corun_session::{Stop, Verify, VerifyOptions};
 use parts::{Awaited, Watched};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +46,8 @@ Examples:
 Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3), or every benchmark of \
 --results has its clean iterations; 3 it was disturbed (0 with --policy warn or neutral); \
 where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
---json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's.";
+--json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's. \
+Where --json or --bmf is `-`, that is standard output, and what CMD writes there goes to standard error.";
 
 /// The exit status of a disturbed run, and of an unclear one where that counts as a failure.
 const DISTURBED: u8 = 3;
@@ -142,11 +144,14 @@ impl Args {
                 "--out is where a copy of a JUnit file goes; name that with --junit or --annotate".into(),
             ));
         }
+        let files = [("--results", &self.results), ("--junit", &self.junit), ("--out", &self.out)];
+        if let Some((flag, _)) = files.iter().find(|(_, path)| path.as_deref().is_some_and(is_stdout)) {
+            return Err(Usage(format!(
+                "{flag} is a file, and standard output is none; name one instead of `-`"
+            )));
+        }
         let copy = self.copy();
         let written = [&self.json, &self.junit, &self.bmf, &copy].into_iter().flatten();
-        if written.clone().chain(&self.results).any(|path| path == Path::new("-")) {
-            return Err(Usage("standard output is the command's; name a file instead of `-`".into()));
-        }
         if self.results.is_some() && self.results == self.junit {
             return Err(Usage(
                 "--results and --junit name the same file; JUnit files go with --junit alone".into(),
@@ -229,9 +234,8 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
     };
     let (results, tests) =
         (args.results.as_deref().map(Awaited::new), args.junit.as_deref().map(Awaited::new));
-    let (program, arguments) = args.command.split_first().context("the command is empty")?;
-    let mut command = Command::new(program);
-    command.args(arguments);
+    let is_stdout_taken = beside::takes_stdout([&args.json, &args.bmf].into_iter().flatten());
+    let command = beside::command(&args.command, is_stdout_taken)?;
     let mut run = Verify::start(command, &options, stop)?;
     let date = Some(now());
     run.by_ref().try_for_each(|window| window.map(drop))?;

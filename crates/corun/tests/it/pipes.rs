@@ -63,6 +63,56 @@ fn a_reader_that_has_seen_enough_ends_a_stream_of_lines_and_fails_nothing() {
 }
 
 #[test]
+fn an_answer_on_standard_output_is_alone_there_and_what_a_command_writes_goes_to_standard_error() {
+    for (args, schema) in [
+        (&["profile", "-q", "--json", "-"][..], "corun.profile/1"),
+        (&["profile", "-q", "--json", "/dev/stdout"], "corun.profile/1"),
+        (&["predict", "-q", "--json", "-"], "corun.predict/1"),
+        (&["predict", "-q", "--json-lines"], "corun.predict/1"),
+        (&["verify", "-q", "--json", "-"], "corun.verify/1"),
+    ] {
+        let mut corun = Command::cargo_bin("corun").unwrap();
+        let out = corun.args(args).args(["--", "sh", "-c", "echo early; echo wrong >&2; exit 7"]).output();
+        let out = out.unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        // Of a short run there may be no more than one line.
+        let answer: serde_json::Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&out.stdout)));
+        assert_eq!(answer["schema"], schema, "{args:?}");
+        assert!(said.contains("early\n") && said.contains("wrong\n"), "{args:?}: {said}");
+        assert_eq!(out.status.code(), Some(7), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn without_one_standard_output_is_the_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer.json");
+    for verb in ["profile", "predict", "verify"] {
+        let mut corun = Command::cargo_bin("corun").unwrap();
+        let out =
+            corun.args([verb, "-q", "--json"]).arg(&file).args(["--", "echo", "mine"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "mine\n", "{verb}");
+    }
+}
+
+#[test]
+fn a_file_that_standard_output_leads_to_is_written_on_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("all.txt");
+    let mut file = std::fs::File::create(&place).unwrap();
+    file.write_all(b"before\n").unwrap();
+    let mut corun = Command::cargo_bin("corun").unwrap();
+    let status = corun.args(["policies"]).stdout(file.try_clone().unwrap()).status().unwrap();
+    assert!(status.success());
+    let mut corun = Command::cargo_bin("corun").unwrap();
+    let status = corun.args(["doctor", "--json", "/dev/stdout"]).stdout(file).status().unwrap();
+    assert!(status.code().is_some_and(|code| code <= 1));
+    let written = std::fs::read_to_string(&place).unwrap();
+    assert!(written.starts_with("before\n") && written.contains("corun.doctor/1"), "{written}");
+}
+
+#[test]
 fn nor_does_a_reader_of_explanations() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-pipe-c", "corun-pipe-d"].map(|name| Hog::start(folder.path(), name));
