@@ -212,7 +212,9 @@ impl Losses {
         least = least.max(evident_ns[0].min(likely));
         let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
         let lost = both(evident_ns[1], likely).min(certain_ns);
-        let lost_ns = [both(evident_ns[0], least).min(lost), lost, both(evident_ns[2], most).max(lost)];
+        // Between the ends of the evidence nobody knows: the sums narrow nothing.
+        let least_ns = both(evident_ns[0], least).min(evident_ns[0]).min(lost);
+        let lost_ns = [least_ns, lost, both(evident_ns[2], most).max(evident_ns[2]).max(lost)];
         let kept = if self.sum.lost_ns[1] > 0.0 { lost.max(0.0) / self.sum.lost_ns[1] } else { 1.0 };
         let steal_ns = (self.sum.steal_ns * kept).min(lost.max(0.0));
         let evident = Some(Evident { lost_ns: evident_ns, by_sums_ns: likely, weight });

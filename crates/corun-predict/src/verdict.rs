@@ -9,11 +9,13 @@
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
 //! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
-//! out of the run's own sleep, nor a run from whose CPUs the hypervisor took more than was allowed.
+//! out of the run's own sleep, nor a run from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
+//! that it can have lost is no more than was allowed, either, beyond what the best of ways is off.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
 use crate::alone::Hints;
+use crate::calibrated::REPLAY;
 use crate::counterfactual::{AloneTime, Counterfactual};
 use crate::estimate::{Culprit, Method};
 use crate::hypervisor::Hypervisor;
@@ -43,6 +45,8 @@ pub enum Doubt {
     Hypervisor,
     /// Nothing that it computed was seen, or less than was missed.
     Unseen,
+    /// It is likely clean, but what is known of it does not bound what it lost.
+    Unbounded,
 }
 
 /// What is said of a run; serialises to `corun.verify/1`.
@@ -260,6 +264,7 @@ impl Judge {
                 Some(Doubt::Hypervisor)
             }
             d if d <= allowed && self.is_unseen() => Some(Doubt::Unseen),
+            d if d <= allowed && most > allowed.max(resolution) + REPLAY => Some(Doubt::Unbounded),
             _ => None,
         };
         let verdict = match doubt {

@@ -155,6 +155,12 @@ impl VerifyReport {
                 share(self.judged.host_steal.unwrap_or(0.0)),
                 self.allowed()
             ),
+            (Ruling::Unclear, Some(Doubt::Unbounded)) => format!(
+                "unclear: {} of its {} was lost to others; what it waited for does not tell more ({})",
+                between(least, most),
+                human_ns(wall_ns),
+                self.allowed()
+            ),
             (Ruling::Unclear, Some(Doubt::Unseen)) => format!(
                 "unclear: too little was seen of its {} to tell ({})",
                 human_ns(wall_ns),
@@ -290,7 +296,7 @@ impl VerifyReport {
                 "--retries N runs it again, until nobody stops it"
             }
             (Ruling::Unclear, _) => match self.judged.doubt {
-                Some(Doubt::Spare) => {
+                Some(Doubt::Spare | Doubt::Unbounded) => {
                     "--retries N runs it again; run it once alone to see whether it takes less"
                 }
                 Some(Doubt::Hypervisor) => {

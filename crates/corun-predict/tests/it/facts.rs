@@ -311,6 +311,41 @@ fn who_was_not_seen_is_not_called_clean() {
 }
 
 #[test]
+fn who_may_have_lost_more_than_was_allowed_is_not_called_clean() {
+    let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
+    let window_ns = WINDOW_MS * MS;
+    for (least, doubt) in [(0.97, None), (0.85, Some(corun_predict::verdict::Doubt::Unbounded))] {
+        let mut judge = Judge::new(SUBJECT, 0.02);
+        for (at, facts) in paced.iter().enumerate() {
+            let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
+            let alone_ns = [least, 1.0, 1.0].map(|x| x * window_ns as f64);
+            judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+            judge.push(&observation(at as u64, facts));
+        }
+        let found = judge.verdict(None);
+        assert!(found.disturbance < 0.02, "{found:?}");
+        assert_eq!(found.doubt, doubt, "{least}: {found:?}");
+    }
+}
+
+#[test]
+fn what_the_evidence_leaves_open_stays_open_whatever_sums_say() {
+    // Sums say that much was lost; by the log it may be nothing or most of it.
+    let halved = steady(vec![did(&[0], 125, 125, 0)], [125, 0]);
+    let window_ns = WINDOW_MS * MS;
+    let mut judge = Judge::new(SUBJECT, 0.02);
+    for (at, facts) in halved.iter().enumerate() {
+        let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
+        let alone_ns = [0.5, 1.0, 1.0].map(|x| x * window_ns as f64);
+        judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+        judge.push(&observation(at as u64, facts));
+    }
+    let found = judge.verdict(None);
+    assert!(found.disturbance_range[0] < 0.01, "{found:?}");
+    assert_eq!(found.verdict, corun_predict::Ruling::Unclear, "{found:?}");
+}
+
+#[test]
 fn no_evidence_overrules_a_bound() {
     let limited = Did { throttled: 150, futex: 0, ..did(&[0], 50, 50, 0) };
     let facts = Facts { tasks: vec![limited], neighbour: [200, 0], quota: Some(0.2), off: None };

@@ -224,6 +224,11 @@ fn what_verify_says() {
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
         ("stopped and disturbed", no(), Verdict { held: Some(0.49), ..disturbed() }),
         ("it was not seen", no(), unclear(Doubt::Unseen, 0.0)),
+        (
+            "nothing bounds its loss",
+            no(),
+            Verdict { disturbance_range: [0.0, 0.4], ..unclear(Doubt::Unbounded, 0.01) },
+        ),
         ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
         ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
         (
