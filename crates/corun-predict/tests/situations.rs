@@ -34,7 +34,7 @@ use Does::{Computes, SleepsFor, SleepsUntil, Waits, Wakes};
 fn op(does: Does) -> Op {
     let ns = |ms: f64| (ms * MS as f64) as u64;
     let sleep =
-        |lasted_ns, until_ns, ends| Op::Outside(Outside { lasted_ns, until_ns, ends, is_sleep: true });
+        |lasted_ns, until_ns, ends| Op::Outside(Outside { ends, ..Outside::sleep(lasted_ns, until_ns) });
     match does {
         Computes(ms) => Op::Compute { ns: ns(ms), beside_ns: 0 },
         SleepsFor(ms) => sleep(ns(ms), 0, Ends::AfterItsLength),
@@ -65,6 +65,7 @@ impl Situation {
             may: CpuMask(*may),
             budget: None,
             ends_with: None,
+            wanted_ns: 0,
             ops: does.iter().copied().map(op).collect(),
         });
         let scripts: Vec<Script> = scripts.collect();

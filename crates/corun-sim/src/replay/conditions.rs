@@ -13,6 +13,8 @@ pub struct Conditions {
     pub changed_by: By,
     /// When CPUs come and go of which that is not known exactly.
     pub switches: Switches,
+    /// Whether sleeps of which that is not known were looks at what others had done; `None`: as is likely of each.
+    pub looks: Option<bool>,
     /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
     pub spun: f64,
     /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
@@ -20,6 +22,11 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// Whether a sleep is a look of which that is likely, or is not.
+    pub(super) fn looks(&self, likely: bool) -> bool {
+        self.looks.unwrap_or(likely)
+    }
+
     /// Who made this change.
     pub(super) fn maker(&self, change: &Change) -> By {
         change.by.unwrap_or(self.changed_by)
@@ -37,6 +44,7 @@ impl Default for Conditions {
             either: Ends::Either,
             changed_by: By::Others,
             switches: Switches::Midway,
+            looks: None,
             spun: 0.0,
             shares_work: false,
         }

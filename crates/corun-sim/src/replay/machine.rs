@@ -5,8 +5,12 @@
 //! when it woke the task; if it has already, there is no wait. One queue for all CPUs, so that none is idle while a task that
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
+mod helping;
+
 use super::conditions::Conditions;
-use super::script::{budgets_of, most_events, Budget, By, Ends, Ix, Limit, Op, Script, ScriptedProgram};
+use super::script::{
+    budgets_of, most_events, Budget, By, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram,
+};
 use super::NoReplay;
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
@@ -16,8 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 const SLICE_NS: u64 = 3_000_000;
 /// Who is woken takes the CPU of one that has had so much more, in nanoseconds.
 const GRAIN_NS: u64 = 1_000_000;
-/// Work below this is not worth sharing, in nanoseconds.
-const SHARED_NS: u64 = 200_000;
 
 /// How long a program takes under these conditions, until its last task has done its last step, in nanoseconds.
 ///
@@ -118,8 +120,8 @@ struct Machine<'a> {
     alive: usize,
     /// What may still happen, periods left out: one comes after another for ever.
     pending: usize,
-    /// How many tasks besides its first a process has.
-    crews: BTreeMap<u32, usize>,
+    /// The tasks besides its first that a process has.
+    crews: BTreeMap<u32, Vec<Ix>>,
 }
 
 impl<'a> Machine<'a> {
@@ -144,9 +146,9 @@ impl<'a> Machine<'a> {
             helped: false,
             is_over: false,
         });
-        let mut crews = BTreeMap::new();
-        for script in program.scripts.iter().filter(|s| !s.leads) {
-            *crews.entry(script.process).or_insert(0) += 1;
+        let mut crews: BTreeMap<u32, Vec<Ix>> = BTreeMap::new();
+        for (ix, script) in program.scripts.iter().enumerate().filter(|(_, s)| !s.leads) {
+            crews.entry(script.process).or_default().push(ix);
         }
         let ever = program.switched.iter().fold(program.cpus, |cpus, s| cpus.with(s.cpu));
         Machine {
@@ -417,29 +419,6 @@ impl<'a> Machine<'a> {
         (self.tasks[ix].state, self.tasks[ix].cpu) = (State::Running(at), Some(at));
     }
 
-    /// A CPU that would idle computes along with a task of several in its process: both have half of what is left of the step.
-    fn help(&mut self, at: usize) {
-        let best = (0..self.cpus.len())
-            .filter_map(|other| {
-                let cpu = &self.cpus[other].1;
-                let ix = cpu.task?;
-                let task = &self.tasks[ix];
-                let is_pool = !task.script.leads && self.crews[&task.script.process] >= 2;
-                let left_ns = task.left_ns.saturating_sub(self.now_ns - cpu.since_ns);
-                (is_pool && !task.helped && self.may(ix, at) && left_ns > SHARED_NS)
-                    .then_some((left_ns, other, ix))
-            })
-            .max();
-        let Some((_, other, ix)) = best else { return };
-        self.charge(other);
-        // The two take the same time from now on, so that the helper needs no life of its own. That its CPU does not count as taken
-        // meanwhile makes the program look a little too fast, never too slow: this is the fast end of what may be.
-        let task = &mut self.tasks[ix];
-        task.left_ns = task.left_ns.div_ceil(2);
-        task.helped = true;
-        self.plan_cpu(other);
-    }
-
     fn plan_cpu(&mut self, at: usize) {
         let cpu = &mut self.cpus[at].1;
         let Some(ix) = cpu.task else { return };
@@ -521,23 +500,28 @@ impl<'a> Machine<'a> {
             self.tasks[ix].next += 1;
             match op {
                 Op::Compute { .. } | Op::Outside(_) if self.tasks[ix].is_over => {}
+                Op::Outside(Outside { may_look: Some(likely), .. }) if self.conditions.looks(*likely) => {}
+                Op::Looks(_, likely) if !self.conditions.looks(*likely) => {}
                 Op::Compute { ns, beside_ns } => {
                     let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
                     self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
+                    if self.conditions.shares_work && self.has_helper(ix) {
+                        self.shares(ix);
+                    }
                 }
                 Op::Limit(change) => {
                     if self.conditions.maker(change) == By::Itself {
                         self.limit(ix, change.limit);
                     }
                 }
-                Op::Wake(other, wait) => self.ends_wait(*other, *wait),
+                Op::Wake(other, wait) | Op::Passes(other, wait) => self.ends_wait(*other, *wait),
                 Op::Spawn(child) => {
                     self.tasks[*child].served_ns = self.tasks[ix].served_ns;
                     if self.tasks[*child].state == State::Unborn {
                         self.woken.push_back(*child);
                     }
                 }
-                Op::Wait(wait) => {
+                Op::Wait(wait) | Op::Looks(wait, _) => {
                     if self.ended.remove(&(ix, *wait)) {
                         continue;
                     }

@@ -20,7 +20,7 @@
 //! does not tell, the first is likely and both are tried. Budgets are filled up when they were (`refilling`). CPUs come and go at their times, as closely as these are known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
-//! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end. Waits that came
+//! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came
 //! to nothing beside the co-runners (a lock that was free) are not in a log. The queue never leaves a CPU idle, which the kernel's
 //! does at times.
 
@@ -29,6 +29,7 @@ mod confining;
 mod holding;
 pub mod machine;
 pub mod modelled;
+mod pools;
 mod recorded;
 mod refilling;
 pub mod script;
@@ -60,7 +61,7 @@ const YIELDS: f64 = 1_000.0;
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
     /// CPUs came and went, who changed limits, and whether siblings share their work. `conditions.either`, `conditions.switches`,
-    /// `conditions.changed_by` and `conditions.shares_work` are not looked at.
+    /// `conditions.changed_by`, `conditions.looks` and `conditions.shares_work` are not looked at.
     ///
     /// # Errors
     /// [`NoReplay::WaitsByYielding`]; [`NoReplay::Contradiction`], which means that events are missing; [`NoReplay::Endless`].
@@ -73,26 +74,33 @@ impl Transcript {
             switches: Switches::Midway,
             changed_by: By::Others,
             shares_work: false,
+            looks: None,
             ..*conditions
         };
         let by_time = Conditions { either: Ends::AtItsTime, ..by_length };
-        let mut others = vec![Conditions { shares_work: true, ..by_length }];
+        let mut others = Vec::new();
         if !self.program.switched.is_empty() {
             others.extend(
                 [Switches::Kindest, Switches::Harshest].map(|switches| Conditions { switches, ..by_length }),
             );
         }
-        let mut ops = self.program.scripts.iter().flat_map(|script| &script.ops);
-        if ops.any(|op| matches!(op, Op::Limit(change) if change.by.is_none())) {
+        let ops = || self.program.scripts.iter().flat_map(|script| &script.ops);
+        if ops().any(|op| matches!(op, Op::Looks(..))) {
+            others.extend([true, false].map(|looks| Conditions { looks: Some(looks), ..by_length }));
+        }
+        if ops().any(|op| matches!(op, Op::Limit(change) if change.by.is_none())) {
             others.push(Conditions { changed_by: By::Itself, ..by_length });
         }
         let run = |conditions: &Conditions| machine::run(&self.program, conditions);
+        let shared = run(&Conditions { shares_work: true, ..by_length })?;
         let (by_length, by_time) = (run(&by_length)?, run(&by_time)?);
         let mut all = others.iter().map(run).collect::<Result<Vec<u64>, NoReplay>>()?;
-        all.extend([by_length, by_time]);
+        all.extend([by_length, by_time, shared]);
+        let kept = (by_length as f64 + by_time as f64) / 2.0;
+        let gained = (kept - shared as f64).max(0.0);
         Ok(Alone {
             least_ns: all.iter().copied().min().unwrap_or(0),
-            likely_ns: (by_length + by_time) / 2,
+            likely_ns: (kept - pools::share_of_work(&self.program.scripts) * gained) as u64,
             most_ns: all.iter().copied().max().unwrap_or(0),
         })
     }

@@ -47,6 +47,8 @@ pub struct Script {
     pub budget: Option<Budget>,
     /// Whose end is its end, too, however far it has got: it holds nobody up but who waits for it.
     pub ends_with: Option<Ix>,
+    /// How long it waited for a CPU, in nanoseconds.
+    pub wanted_ns: u64,
     /// What it does.
     pub ops: Vec<Op>,
 }
@@ -69,6 +71,10 @@ pub enum Op {
     Wait(u32),
     /// It waits for something else.
     Outside(Outside),
+    /// Instead of the sleeps before it that [may have been looks](Outside::may_look), this wait of its own; whether that is likely.
+    Looks(u32, bool),
+    /// It has got as far as it had when that wait of another task was over.
+    Passes(Ix, u32),
     /// From now on it has another limit.
     Limit(Change),
 }
@@ -113,6 +119,15 @@ pub struct Outside {
     pub ends: Ends,
     /// Whether the task had said until when it would sleep.
     pub is_sleep: bool,
+    /// It may have been a look at what others had done, and no time of its own: whether that is likely.
+    pub may_look: Option<bool>,
+}
+
+impl Outside {
+    /// A sleep that took so long and was over then, in nanoseconds, of which no more is known yet.
+    pub fn sleep(lasted_ns: u64, until_ns: u64) -> Outside {
+        Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true, may_look: None }
+    }
 }
 
 /// What decides when a wait for something outside the program is over.

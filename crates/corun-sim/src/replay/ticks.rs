@@ -1,104 +1,95 @@
-//! Threads that look around now and then: a wait with a time limit that runs out, again and again.
+//! Waits with a time limit that run out: what they show.
 //!
-//! How often such a thread looks depends on how long the program takes, and not the other way round: a runtime's housekeeper, a
-//! progress meter, a wait for a result with a time limit. So its ticks are no steps of the program. Those before the
-//! wait that somebody ends at last are a part of that wait. Those at the end of a run, or of a stretch of it, keep nobody.
+//! Nobody who waits for a time only has to ask twice. Who asks again, and has done nothing in between, looks whether something has
+//! happened. How often he looks depends on how long the program takes, and not the other way round. So such a tick takes no time of
+//! its own: what comes after the last one comes when the others have got as far as they had ([`Row::marks`]). Where somebody ends the
+//! wait at last, the ticks before are a part of it. And where nobody of the program could go on meanwhile, a tick is time, whatever it was for.
 //!
-//! Who sleeps again and again until it sees by itself that another has ended (`while kill -0 …; do sleep …`) waits for that one: it is
-//! taken for one where the last of many ticks is the one in which a task of the program ended. A tick may be a child's.
-//!
-//! Limit: of few ticks that would be chance; and who looks for anything else than an end cannot be told from who has to sleep for so long.
+//! Limit: one single row of ticks may be a time in pieces (a benchmark that sleeps for a second ten times). Then both are tried.
 
 use super::script::{Op, Outside};
 use corun_model::run_log::For;
 
 /// Limit: who computes for a greater share of its ticks does some work in them.
 pub(super) const IDLE: f64 = 0.05;
-/// So many ticks at the end of a stretch are a habit.
-pub(super) const HABIT: usize = 2;
-/// Of so many, the last is hardly by chance the one in which a task ended.
+/// Limit: of so many ticks, the last is hardly by chance the one in which a task ended.
 pub(super) const MANY: usize = 10;
 
-/// The last ticks of a task: from which of its steps on, up to which, how many, and for what it waited meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticks {
-    from: usize,
-    until: usize,
-    count: usize,
+/// Ticks of a task, one after another: from which of its steps on, up to which, how many, and for what it waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub from: usize,
+    pub until: usize,
+    pub count: usize,
     what: For,
     /// When the last one began and was over, on the log's clock, in nanoseconds.
-    last_ns: [u64; 2],
+    pub last_ns: [u64; 2],
+    /// The steps among them in which others of the program could go on.
+    pub looks: Vec<usize>,
+    /// Waits of the task, each of which is over when one of those who could go on in the last tick has got as far as it had then.
+    pub marks: Vec<u32>,
 }
 
-impl Ticks {
-    /// A wait with a time limit has run out, as the last step of these: one more, or the first one.
-    pub(super) fn and(before: Option<Ticks>, ops: &[Op], what: For, last_ns: [u64; 2]) -> Option<Ticks> {
-        let last = ops.len().checked_sub(1)?;
-        let goes_on = |t: &Ticks| t.what == what && ops.get(t.until..last).is_some_and(do_nothing);
-        Some(match before.filter(goes_on) {
-            Some(t) => Ticks { until: ops.len(), count: t.count + 1, last_ns, ..t },
-            None => Ticks { from: last, until: ops.len(), count: 1, what, last_ns },
-        })
-    }
-
-    /// Whether a task that waits for this, or does not wait any more, has done nothing but tick at last.
-    fn are_last(&self, ops: &[Op], what: Option<For>) -> bool {
-        let Some(steps) = ops.get(self.from..) else { return false };
-        let is_still = what.is_none_or(|what| what == self.what);
-        let (mut slept_ns, mut computed_ns) = (0, 0);
-        for op in steps {
-            match op {
-                Op::Compute { ns, .. } => computed_ns += ns,
-                Op::Outside(Outside { is_sleep: true, lasted_ns, .. }) => slept_ns += lasted_ns,
-                Op::Limit(_) => {}
-                _ => return false,
-            }
+impl Row {
+    /// A wait with a time limit has run out, as the last of these steps: the next tick of a row, or the first one of another. Returns
+    /// the row that is over.
+    pub(super) fn ticks(&mut self, ops: &[Op], what: For, last_ns: [u64; 2]) -> Option<Row> {
+        let last = ops.len() - 1;
+        if self.what == what && ops.get(self.until..last).is_some_and(do_nothing) {
+            (self.until, self.count, self.last_ns) = (ops.len(), self.count + 1, last_ns);
+            self.marks.clear();
+            return None;
         }
-        is_still && computed_ns as f64 <= IDLE * slept_ns as f64
+        Some(std::mem::replace(self, Row::first(ops, what, last_ns)))
     }
 
-    /// Takes them away before a wait with a time limit that somebody has ended.
-    pub(super) fn forget(&self, ops: &mut Vec<Op>, what: For) {
-        if self.are_last(ops, Some(what)) {
-            self.take_away(ops);
-        }
+    /// The first tick of a row.
+    pub(super) fn first(ops: &[Op], what: For, last_ns: [u64; 2]) -> Row {
+        let from = ops.len() - 1;
+        Row { from, until: ops.len(), count: 1, what, last_ns, looks: Vec::new(), marks: Vec::new() }
     }
 
-    /// Whether they are all that a task does at the end of a stretch, where it waits for this, if it does.
-    pub(super) fn are_a_habit(&self, ops: &[Op], what: Option<For>) -> bool {
-        // One more has begun, and is not among the steps.
-        let has_begun = what == Some(self.what) && self.what != For::Sleep;
-        self.count + usize::from(has_begun) >= HABIT && self.are_last(ops, what)
+    /// Whether the task has done nothing since but computed for a moment.
+    pub(super) fn is_last(&self, ops: &[Op]) -> bool {
+        ops.get(self.until..).is_some_and(do_nothing)
     }
 
-    /// Whether they went on until a task ended that ended then; what came after them is no tick.
-    pub(super) fn are_until(&self, ops: &[Op], ended_ns: u64) -> bool {
-        let is_in_last = (self.last_ns[0]..self.last_ns[1]).contains(&ended_ns);
-        let is_over = ops.get(self.until..).is_some_and(|rest| !rest.iter().any(is_sleep));
-        let ticks = ops.get(..self.until).unwrap_or_default();
-        is_in_last && is_over && self.count >= MANY && self.are_last(ticks, None)
+    /// Whether it is for this, and nothing has come of it.
+    pub(super) fn is_for(&self, ops: &[Op], what: For) -> bool {
+        self.what == what && self.is_last(ops) && self.is_idle(ops)
     }
 
-    /// Puts a wait in their place.
-    pub(super) fn become_wait(&self, ops: &mut Vec<Op>, wait: u32) {
-        let rest = ops.split_off(self.until.min(ops.len()));
-        self.take_away(ops);
-        ops.push(Op::Wait(wait));
-        ops.extend(rest);
+    /// Whether it slept rather than waited for something with a limit.
+    pub(super) fn is_sleep(&self) -> bool {
+        self.what == For::Sleep
     }
 
-    /// Takes them away; what its limits are is kept.
+    /// Whether next to nothing was computed in it.
+    pub(super) fn is_idle(&self, ops: &[Op]) -> bool {
+        ops.get(self.from..self.until).is_some_and(are_idle)
+    }
+
+    /// Takes its ticks away.
     pub(super) fn take_away(&self, ops: &mut Vec<Op>) {
         let ticks = ops.split_off(self.from.min(ops.len()));
-        ops.extend(ticks.into_iter().filter(|op| matches!(op, Op::Limit(_))));
+        ops.extend(ticks.into_iter().filter(|op| matches!(op, Op::Limit(_) | Op::Passes(..))));
     }
 }
 
-fn is_sleep(op: &Op) -> bool {
-    matches!(op, Op::Outside(Outside { is_sleep: true, .. }))
+/// Whether these are sleeping, and next to no computing.
+pub(super) fn are_idle(ops: &[Op]) -> bool {
+    let (mut slept_ns, mut computed_ns) = (0, 0);
+    for op in ops {
+        match op {
+            Op::Compute { ns, .. } => computed_ns += ns,
+            Op::Outside(Outside { is_sleep: true, lasted_ns, .. }) => slept_ns += lasted_ns,
+            _ => {}
+        }
+    }
+    computed_ns as f64 <= IDLE * slept_ns as f64
 }
 
-/// Whether there is nothing but a moment of computing among these.
+/// Whether there is nothing but computing among these.
 fn do_nothing(ops: &[Op]) -> bool {
-    ops.iter().all(|op| matches!(op, Op::Compute { .. } | Op::Limit(_)))
+    ops.iter().all(|op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Passes(..)))
 }

@@ -21,7 +21,7 @@ use super::holding::Holding;
 use super::refilling::Refilling;
 use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
-use super::ticks::Ticks;
+use super::ticks::Row;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
@@ -93,8 +93,10 @@ struct Task {
     /// A sleep that it has called, and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
-    /// The waits with a time limit that ran out last.
-    ticks: Option<Ticks>,
+    /// The waits with a time limit that ran out last; those before them; and how many were parts of waits that somebody ended.
+    row: Option<Row>,
+    rows: Vec<Row>,
+    parts: usize,
     /// Who has ended before it in its process, and its steps until then ([`endings`]).
     outlives: Option<(Ix, usize)>,
     /// It was there before this stretch began.
@@ -209,9 +211,8 @@ impl Transcriber {
             }
             self.tasks[ix].timer = timer;
         }
-        self.find_lookouts();
+        self.settle_ticks();
         self.find_lookouts_by_children();
-        self.forget_habits(&late);
         if goes_on {
             self.find_onlookers(&late, end_ns - start_ns);
         }
@@ -250,13 +251,13 @@ impl Transcriber {
         self.tasks =
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
-            (task.is_first, task.ticks, task.script.ends_with) = (true, None, None);
+            (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
+            task.script.wanted_ns = 0;
             (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
                 let until_ns = timer.deadline_ns.saturating_sub(at_ns);
-                let rest = Outside { lasted_ns: 0, until_ns, ends: Ends::Either, is_sleep: true };
-                (timer.at, task.script.ops) = (0, vec![Op::Outside(rest)]);
+                (timer.at, task.script.ops) = (0, vec![Op::Outside(Outside::sleep(0, until_ns))]);
             }
         }
         self.by_tid = std::mem::take(&mut self.by_tid)
@@ -429,12 +430,7 @@ impl Transcriber {
         task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns });
         // What it comes to if it does not block. It is judged when all sleeps are known.
         let until_ns = deadline_ns.saturating_sub(begin_ns);
-        task.script.ops.push(Op::Outside(Outside {
-            lasted_ns: 0,
-            until_ns,
-            ends: Ends::Either,
-            is_sleep: true,
-        }));
+        task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
     }
 
     /// The sleep that it had called did not come to pass: it is none, unless its time was over when it was called.
@@ -451,7 +447,8 @@ impl Transcriber {
         let task = &self.tasks[ix];
         let Some(timer) = &task.timer else { return false };
         task.script.ops[timer.at + 1..].iter().all(|op| {
-            matches!(op, Op::Limit(..)) || matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5)
+            matches!(op, Op::Limit(..) | Op::Passes(..))
+                || matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5)
         })
     }
 
@@ -476,8 +473,12 @@ impl Transcriber {
         self.drop_timer(ix);
         self.flush(ix, now_ns);
         let task = &mut self.tasks[ix];
-        if let Some((ticks, what)) = task.ticks.take().zip(task.what).filter(|_| had_limit) {
-            ticks.forget(&mut task.script.ops, what);
+        let ops = &mut task.script.ops;
+        if let Some(row) =
+            task.row.take_if(|row| had_limit && task.what.is_some_and(|what| row.is_for(ops, what)))
+        {
+            row.take_away(ops);
+            task.parts += row.count;
         }
         let wait = task.waits;
         task.waits += 1;
@@ -512,12 +513,9 @@ impl Transcriber {
         let until_ns = now_ns.saturating_sub(begin_ns);
         match task.timer.take() {
             Some(timer) if is_time => {
-                task.script.ops[timer.at] =
-                    Op::Outside(Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true });
+                task.script.ops[timer.at] = Op::Outside(Outside::sleep(lasted_ns, until_ns));
                 // Nothing came after it but what it did until it fell asleep.
-                let what = what.unwrap_or(For::Other);
-                let last_ns = [timer.called_ns, now_ns];
-                task.ticks = Ticks::and(task.ticks, &task.script.ops[..=timer.at], what, last_ns);
+                self.ticks(ix, timer.at, what.unwrap_or(For::Other), [timer.called_ns, now_ns]);
             }
             _ => {
                 // What was asked of a device takes its time from when it was asked. So does what the kernel does as it ends a task, whose
@@ -528,7 +526,8 @@ impl Transcriber {
                 }
                 let task = &mut self.tasks[ix];
                 let ends = if has_length { Ends::AfterItsLength } else { Ends::Either };
-                task.script.ops.push(Op::Outside(Outside { lasted_ns, until_ns, ends, is_sleep: false }));
+                let outside = Outside { ends, is_sleep: false, ..Outside::sleep(lasted_ns, until_ns) };
+                task.script.ops.push(Op::Outside(outside));
             }
         }
     }

@@ -75,6 +75,7 @@ fn conditions() -> Conditions {
         switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,
+        looks: None,
     }
 }
 

@@ -85,12 +85,71 @@ fn outlives() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
     beside_a_loop(&mut tape, 1);
-    for i in 0..6 {
-        let at = 100.0 * f64::from(i);
-        tape.sleeps_until(at + 1.0, 2, at + 100.0, true).waits(at + 1.0, 2, For::Sleep).fires(at + 100.0, 2);
-    }
+    tape.sleeps_until(1.0, 2, 600.0, true).waits(1.0, 2, For::Sleep).fires(600.0, 2);
     tape.ends(600.0, 1).ends(700.0, 2);
     tape
+}
+
+/// A runtime's thread that looks every 5 ms, and hands what one thread has done on to another, which lets the first one go on. What
+/// takes 15 ms alone takes 30 beside loops.
+fn hands_on() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).born(0.0, 3, 1, 1).runs(0.0, 2).runs(0.0, 3).waits(
+        0.01,
+        3,
+        For::Futex(64),
+    );
+    tape.sleeps_until(0.02, 2, 5.0, true).waits(0.02, 2, For::Sleep);
+    for round in 0..10 {
+        let at = 30.0 * f64::from(round);
+        tape.stolen(at + 5.5, at + 15.5, 1).waits(at + 20.0, 1, For::Futex(128));
+        for tick in 1..=6 {
+            let now = at + 5.0 * f64::from(tick) + 0.01;
+            tape.fires(now, 2);
+            if tick == 4 {
+                tape.woken(now + 0.01, 3, 2).stolen(at + 22.0, at + 27.0, 3);
+                tape.woken(at + 30.0, 1, 3).waits(at + 30.0, 3, For::Futex(64));
+            }
+            tape.sleeps_until(now + 0.02, 2, now + 4.99, true).waits(now + 0.03, 2, For::Sleep);
+        }
+    }
+    tape.woken(300.1, 2, 1).woken(300.1, 3, 1).ends(300.1, 1).ends(300.2, 2).ends(300.2, 3);
+    tape
+}
+
+/// A thread computes for 300 ms beside a loop, while another, the first or not, sleeps for a fiftieth of a second so many times.
+fn sleeps_in_pieces(pieces: u32, leads: bool) -> Tape {
+    let sleeper = if leads { 1 } else { 9 };
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    if !leads {
+        tape.born(0.0, sleeper, 1, 1).waits(0.0, 1, For::Futex(128)).runs(0.0, sleeper);
+    }
+    beside_a_loop(&mut tape, 2);
+    for piece in 0..pieces {
+        let at = 20.0 * f64::from(piece);
+        tape.sleeps_until(at + 0.02, sleeper, at + 20.0, true).waits(at + 0.03, sleeper, For::Sleep);
+        tape.fires(at + 20.0, sleeper);
+    }
+    let at = 20.0 * f64::from(pieces);
+    tape.waits(at + 0.1, sleeper, For::Futex(256)).woken(600.0, sleeper, 2).ends(600.0, 2);
+    if !leads {
+        tape.woken(600.1, 1, sleeper).ends(600.1, sleeper);
+    }
+    tape.ends(600.2, 1);
+    tape
+}
+
+#[test]
+fn sleeping_again_and_again_may_be_a_look_at_others_or_a_time_in_pieces() {
+    for (leads, truth) in [(true, 500.0), (false, 300.0)] {
+        let (_, [least, likely, most]) = replayed(&sleeps_in_pieces(25, leads), 2);
+        assert!(least < 302.0 && (most - 500.0).abs() < 2.0, "{leads}: {least} {likely} {most}");
+        assert!((likely - truth).abs() < 2.0, "{leads}: {likely}");
+    }
+    // Once is a time.
+    let (_, [least, likely, most]) = replayed(&sleeps_in_pieces(1, true), 2);
+    assert!([least, likely, most].iter().all(|ms| (ms - 300.0).abs() < 2.0), "{least} {likely} {most}");
 }
 
 #[test]
@@ -100,6 +159,7 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
         ("the same, and a parent that is told by it", 1, ticker(true), 301.4),
         ("a runtime's threads", 2, runtime(), 300.0),
         ("a thread that works on", 2, outlives(), 700.0),
+        ("a runtime's thread that hands work on", 2, hands_on(), 150.0),
         ("a shell that looks after its child", 2, shell_looks(true), 300.0),
         ("a shell that looks after another", 2, shell_looks(false), 300.0),
     ];

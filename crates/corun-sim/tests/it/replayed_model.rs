@@ -38,6 +38,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
         switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,
+        looks: None,
     };
     let alone = transcript.alone(&conditions).unwrap();
     Replayed { truth_ns, transcript, alone }

@@ -10,7 +10,7 @@
 //! Limit: of a task that did not wait at that time it is not seen.
 
 use super::super::script::{Ix, Op, Outside};
-use super::super::ticks::{HABIT, IDLE};
+use super::super::ticks::IDLE;
 use super::{State, Task, Transcriber};
 
 /// Limit: who computes for more than this share of the stretch after another has ended has not been ended by that one.
@@ -84,7 +84,7 @@ impl Transcriber {
         // Or does what others tell it to do, and nothing else.
         let looks = |t: &Task| {
             let outside = t.script.ops.iter().filter(|op| matches!(op, Op::Outside(_)));
-            outside.clone().next().is_none() || outside.filter(|op| is_sleep(op)).count() >= HABIT
+            outside.clone().next().is_none() || outside.filter(|op| is_sleep(op)).nth(1).is_some()
         };
         let looks_on = |t: &Task| t.state != State::Ended && !t.script.leads && is_idle(t) && looks(t);
         let onlookers: Vec<bool> = self.tasks.iter().map(looks_on).collect();
@@ -105,7 +105,11 @@ pub(super) fn computes_ns(ops: &[Op]) -> u64 {
 fn only_ends(op: &Op) -> bool {
     matches!(
         op,
-        Op::Compute { .. } | Op::Wake(..) | Op::Limit(_) | Op::Outside(Outside { is_sleep: false, .. })
+        Op::Compute { .. }
+            | Op::Wake(..)
+            | Op::Passes(..)
+            | Op::Limit(_)
+            | Op::Outside(Outside { is_sleep: false, .. })
     )
 }
 

@@ -1,6 +1,6 @@
 //! Who lets children sleep until it sees that another has ended: `while kill -0 …; do sleep …; done` in a shell.
 //!
-//! It is the same as a task that sleeps itself ([`Ticks`](super::Ticks)), but that each tick is a child, which it waits for. A tick may
+//! It is the same as a task that sleeps itself ([`Row`](super::Row)), but that each tick is a child, which it waits for. A tick may
 //! have other children that do next to nothing.
 
 use super::super::script::{Ix, Op, Outside};
@@ -47,8 +47,11 @@ impl Transcriber {
                 task.waits += 1;
                 let children = looks.children.iter().copied().map(Op::Spawn);
                 let waits = looks.waits.iter().copied().chain([wait]).map(Op::Wait);
-                task.script.ops.splice(looks.from..looks.until, children.chain(waits));
-                looks.children.iter().for_each(|&child| self.tasks[child].script.ops.clear());
+                let ops = &mut task.script.ops;
+                let passes: Vec<Op> =
+                    ops[looks.from..looks.until].iter().filter(|op| is_mark(op)).cloned().collect();
+                ops.splice(looks.from..looks.until, children.chain(passes).chain(waits));
+                looks.children.iter().for_each(|&child| self.tasks[child].script.ops.retain(is_mark));
                 self.tasks[other].script.ops.push(Op::Wake(ix, wait));
             }
         }
@@ -84,7 +87,7 @@ impl Transcriber {
                     at = until;
                 }
                 (Op::Compute { ns, .. }, _) => (looks.computed_ns, at) = (looks.computed_ns + ns, at + 1),
-                (Op::Limit(_), _) => at += 1,
+                (Op::Limit(_) | Op::Passes(..), _) => at += 1,
                 _ => {
                     found.push(std::mem::take(&mut looks));
                     at += 1;
@@ -102,7 +105,7 @@ impl Transcriber {
         let (mut slept_ns, mut wakes) = (0, None);
         for op in &child.script.ops {
             match op {
-                Op::Compute { .. } | Op::Limit(_) => {}
+                Op::Compute { .. } | Op::Limit(_) | Op::Passes(..) => {}
                 Op::Outside(Outside { is_sleep, lasted_ns, .. }) => {
                     slept_ns += if *is_sleep { *lasted_ns } else { 0 };
                 }
@@ -114,8 +117,13 @@ impl Transcriber {
         let ops = self.tasks[ix].script.ops.get(at + 1..)?;
         let length = ops.iter().position(|op| *op == Op::Wait(wakes))?;
         let between = &ops[..length];
-        let is_wait = |op: &Op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Wait(_));
+        let is_wait =
+            |op: &Op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Passes(..) | Op::Wait(_));
         let computed_ns = computes_ns(&child.script.ops) + computes_ns(between);
         between.iter().all(is_wait).then_some((at + length + 2, slept_ns, computed_ns))
     }
+}
+
+fn is_mark(op: &Op) -> bool {
+    matches!(op, Op::Passes(..))
 }

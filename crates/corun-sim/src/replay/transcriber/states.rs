@@ -30,6 +30,9 @@ impl Transcriber {
             self.processes.remove(&process);
         }
         let task = &mut self.tasks[ix];
+        if before == State::Ready {
+            task.script.wanted_ns += now_ns.saturating_sub(task.since_ns.max(self.begin_ns.unwrap_or(0)));
+        }
         (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
         self.active_ns = self.active_ns.max(now_ns);
         match ender {

@@ -1,0 +1,45 @@
+//! Work that tasks of a process take over from each other ([`Conditions::shares_work`](super::Conditions)).
+//!
+//! A CPU that would idle computes along with a task, in the place of a sibling that has nothing to do: both have half of what is left of the step.
+//! The two take the same time, so that the helper needs no life of its own. That its CPU does not count as taken meanwhile makes the program look
+//! a little too fast, never too slow: this is the fast end of what may be.
+
+use super::{Ix, Machine, State};
+
+impl Machine<'_> {
+    /// A CPU would idle.
+    pub(super) fn help(&mut self, at: usize) {
+        let left = |other: usize| {
+            let cpu = &self.cpus[other].1;
+            let ix = cpu.task?;
+            let left_ns = self.tasks[ix].left_ns.saturating_sub(self.now_ns - cpu.since_ns);
+            (!self.tasks[ix].helped && left_ns > 0 && self.may(ix, at)).then_some((left_ns, other, ix))
+        };
+        let most = (0..self.cpus.len()).filter_map(left).max();
+        let Some((_, other, ix)) = most.filter(|(_, _, ix)| self.has_helper(*ix)) else { return };
+        self.charge(other);
+        self.shares(ix);
+        self.plan_cpu(other);
+    }
+
+    /// Half of what a task has left of its step is taken over.
+    pub(super) fn shares(&mut self, ix: Ix) {
+        let task = &mut self.tasks[ix];
+        (task.left_ns, task.helped) = (task.left_ns.div_ceil(2), true);
+    }
+
+    /// Whether there are a CPU for it and a sibling with nothing to do.
+    pub(super) fn has_helper(&self, ix: Ix) -> bool {
+        let script = self.tasks[ix].script;
+        if script.leads {
+            return false;
+        }
+        let idle =
+            (0..self.cpus.len()).filter(|&at| self.cpus[at].1.task.is_none() && self.may(ix, at)).count();
+        let helpers =
+            self.cpus.iter().filter(|(_, c)| c.task.is_some_and(|ix| self.tasks[ix].helped)).count();
+        let is_idle = |ix: &&Ix| matches!(self.tasks[**ix].state, State::Waiting | State::Ended);
+        let crew = self.crews.get(&script.process).map_or(&[][..], Vec::as_slice);
+        idle > helpers && crew.iter().filter(is_idle).nth(helpers).is_some()
+    }
+}
