@@ -89,10 +89,11 @@ impl Transcriber {
         marks
     }
 
-    /// A task has got as far as it has. A sleep that it has called comes after that.
+    /// A task has got as far as it has. A sleep that it has called comes after that, also where it has not fallen asleep yet: two that
+    /// look at each other would wait for each other.
     fn passes(&mut self, ix: Ix, op: Op) {
         let task = &mut self.tasks[ix];
-        let Some(timer) = task.timer.as_mut().filter(|_| task.state == State::Blocked) else {
+        let Some(timer) = &mut task.timer else {
             task.script.ops.push(op);
             return;
         };
