@@ -90,6 +90,6 @@ pub(super) fn are_idle(ops: &[Op]) -> bool {
 }
 
 /// Whether there is nothing but computing among these.
-fn do_nothing(ops: &[Op]) -> bool {
+pub(super) fn do_nothing(ops: &[Op]) -> bool {
     ops.iter().all(|op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Passes(..)))
 }

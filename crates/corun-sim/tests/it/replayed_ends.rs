@@ -153,6 +153,23 @@ fn sleeping_again_and_again_may_be_a_look_at_others_or_a_time_in_pieces() {
 }
 
 #[test]
+fn a_look_whose_end_was_told_late_waits_for_nobody_whom_it_has_woken() {
+    // A looker wakes the first thread before it is told that it has woken up itself.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    for tick in 0..5 {
+        let at = 10.0 * f64::from(tick);
+        tape.sleeps_until(at, 2, at + 10.0, true).waits(at + 0.01, 2, For::Sleep);
+        if tick < 4 {
+            tape.fires(at + 10.0, 2);
+        }
+    }
+    tape.waits(45.0, 1, For::Futex(64)).woken(50.01, 1, 2).ends(50.02, 2).ends(60.0, 1);
+    let (lasted, [_, likely, _]) = replayed(&tape, 2);
+    assert!(likely <= lasted, "{likely} of {lasted}");
+}
+
+#[test]
 fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
     let rows = [
         ("a thread that sleeps and takes turns", 1, ticker(false), 301.3),

@@ -1,7 +1,7 @@
 //! Which timed waits were looks at what others had done ([`Row`]), decided when a stretch is over.
 
 use super::super::script::{Ix, Op, Outside};
-use super::super::ticks::{are_idle, Row, MANY};
+use super::super::ticks::{are_idle, do_nothing, Row, MANY};
 use super::{State, Task, Transcriber, ABOUT_NS};
 use corun_model::run_log::For;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,10 @@ impl Transcriber {
         match &mut task.row {
             Some(row) => task.rows.extend(row.ticks(ops, what, last_ns)),
             none => *none = Some(Row::first(ops, what, last_ns)),
+        }
+        // Who has woken somebody since was awake before that was told: how far others have got now says nothing of then.
+        if !do_nothing(&self.tasks[ix].script.ops[at + 1..]) {
+            return;
         }
         let marks = self.mark(ix, last_ns);
         if let Some((row, marks)) = self.tasks[ix].row.as_mut().zip(marks) {
