@@ -211,8 +211,31 @@ fn of_few_looks_by_children_nobody_knows_what_they_were_for() {
         tape.fires(at + 50.7, child).woken(at + 50.9, 1, child).ends(at + 50.9, child);
     }
     tape.ends(102.0, 1);
-    let (lasted, [_, likely, _]) = replayed(&tape, 2);
+    let (lasted, [least, likely, _]) = replayed(&tape, 2);
     assert!((likely - lasted).abs() < 1.0, "{likely} of {lasted}");
+    assert!(least < 25.0, "the other may have been waited for, which computes for 20 ms: {least}");
+}
+
+#[test]
+fn looks_that_are_short_next_to_what_making_them_takes_are_likely_looks() {
+    // A task next to a loop computes 300 ms. A shell looks every 12 ms, and computes for 2 ms of these.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    beside_a_loop(&mut tape, 2);
+    for look in 0..50 {
+        let (at, child) = (12.0 * f64::from(look), 10 + look as u32);
+        tape.born(at + 1.0, child, 1, child).waits(at + 1.0, 1, For::Child).runs(at + 1.0, child);
+        tape.sleeps_until(at + 1.5, child, at + 11.5, true).waits(at + 1.5, child, For::Sleep);
+        tape.fires(at + 11.5, child);
+        if look == 49 {
+            tape.ends(598.0, 2);
+        }
+        tape.woken(at + 12.0, 1, child).ends(at + 12.0, child);
+    }
+    tape.ends(601.0, 1);
+    let (lasted, [least, likely, most]) = replayed(&tape, 2);
+    assert!((likely / 300.0 - 1.0).abs() < 0.05 && least <= likely, "{least} {likely}");
+    assert!((most - lasted).abs() < 5.0, "it may have been a time: {most} of {lasted}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Who lets children sleep until it sees that another has ended: `while kill -0 …; do sleep …; done` in a shell.
 //!
 //! It is the same as a task that sleeps itself ([`Row`](super::Row)), but that each tick is a child, which it waits for. A tick may
-//! have other children that do next to nothing.
+//! have other children.
+//!
+//! Limit: who computes much in ticks, as one that makes processes for short sleeps does, or has few of them, may have had to: both are
+//! tried.
 
 use super::super::script::{Ix, Op, Outside};
 use super::super::ticks::{IDLE, MANY};
@@ -26,8 +29,13 @@ struct Looks {
 }
 
 impl Looks {
-    fn are_idle(&self) -> bool {
-        self.count >= MANY && self.computed_ns as f64 <= IDLE * self.slept_ns as f64
+    /// Whether they can have been nothing else.
+    fn are_sure(&self) -> bool {
+        self.are_many() && self.computed_ns as f64 <= IDLE * self.slept_ns as f64
+    }
+
+    fn are_many(&self) -> bool {
+        self.count >= MANY
     }
 }
 
@@ -35,7 +43,7 @@ impl Transcriber {
     /// Makes waits for another's end of ticks by children until then. The children are made all the same, and end at once.
     pub(super) fn find_lookouts_by_children(&mut self) {
         for ix in 0..self.tasks.len() {
-            for looks in self.looks_by_children(ix).into_iter().rev().filter(Looks::are_idle) {
+            for looks in self.looks_by_children(ix).into_iter().rev().filter(|looks| looks.count > 1) {
                 let is_in_last = |t: &Task| (looks.last_ns[0]..looks.last_ns[1]).contains(&t.since_ns);
                 let is_it = |t: &Task| t.state == State::Ended && is_in_last(t);
                 let others =
@@ -45,14 +53,35 @@ impl Transcriber {
                 let task = &mut self.tasks[ix];
                 let wait = task.waits;
                 task.waits += 1;
-                let children = looks.children.iter().copied().map(Op::Spawn);
-                let waits = looks.waits.iter().copied().chain([wait]).map(Op::Wait);
-                let ops = &mut task.script.ops;
-                let passes: Vec<Op> =
-                    ops[looks.from..looks.until].iter().filter(|op| is_mark(op)).cloned().collect();
-                ops.splice(looks.from..looks.until, children.chain(passes).chain(waits));
-                looks.children.iter().for_each(|&child| self.tasks[child].script.ops.retain(is_mark));
+                if looks.are_sure() {
+                    self.end_at_once(ix, &looks, wait);
+                } else {
+                    self.may_end_at_once(ix, &looks, wait);
+                }
                 self.tasks[other].script.ops.push(Op::Wake(ix, wait));
+            }
+        }
+    }
+
+    /// These took no time of their own: what comes after them comes after this wait.
+    fn end_at_once(&mut self, ix: Ix, looks: &Looks, wait: u32) {
+        let ops = &mut self.tasks[ix].script.ops;
+        let children = looks.children.iter().copied().map(Op::Spawn);
+        let passes: Vec<Op> = ops[looks.from..looks.until].iter().filter(|op| is_mark(op)).cloned().collect();
+        let waits = looks.waits.iter().copied().chain([wait]).map(Op::Wait);
+        ops.splice(looks.from..looks.until, children.chain(passes).chain(waits));
+        looks.children.iter().for_each(|&child| self.tasks[child].script.ops.retain(is_mark));
+    }
+
+    /// Their sleeps may have taken no time of their own, and what comes after them may come after this wait. What they computed they compute.
+    fn may_end_at_once(&mut self, ix: Ix, looks: &Looks, wait: u32) {
+        let likely = looks.are_many();
+        self.tasks[ix].script.ops.insert(looks.until, Op::Looks(wait, likely));
+        for &child in &looks.children {
+            for op in &mut self.tasks[child].script.ops {
+                if let Op::Outside(outside @ Outside { is_sleep: true, .. }) = op {
+                    outside.may_look = Some(likely);
+                }
             }
         }
     }
