@@ -28,3 +28,21 @@ pub enum Ruling {
     /// Disturbed by more.
     Disturbed,
 }
+
+/// Why a verdict is unclear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Doubt {
+    /// The run is too short to tell a disturbance from an idle machine's background.
+    Short,
+    /// What was stolen may have come out of its sleep.
+    Spare,
+    /// Somebody stopped or froze it for longer than was allowed.
+    Held,
+    /// The hypervisor took CPUs, and what that cost is not known.
+    Hypervisor,
+    /// Nothing that it computed was seen, or less than was missed.
+    Unseen,
+    /// It is likely clean, but what is known of it does not bound what it lost.
+    Unbounded,
+}

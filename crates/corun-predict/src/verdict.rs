@@ -21,7 +21,7 @@ use crate::estimate::{Culprit, Method};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
-pub use crate::ruling::{resolution, Ruling, COARSEST, MOMENT_NS};
+pub use crate::ruling::{resolution, Doubt, Ruling, COARSEST, MOMENT_NS};
 use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, RunLog, TenantId, TenantKind, Unavailable};
@@ -30,24 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Definition: the default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
-
-/// Why a verdict is unclear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Doubt {
-    /// The run is too short to tell a disturbance from an idle machine's background.
-    Short,
-    /// What was stolen may have come out of its sleep.
-    Spare,
-    /// Somebody stopped or froze it for longer than was allowed.
-    Held,
-    /// The hypervisor took CPUs, and what that cost is not known.
-    Hypervisor,
-    /// Nothing that it computed was seen, or less than was missed.
-    Unseen,
-    /// It is likely clean, but what is known of it does not bound what it lost.
-    Unbounded,
-}
 
 /// What is said of a run; serialises to `corun.verify/1`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
