@@ -93,18 +93,26 @@ fn rounded(x: f64) -> f64 {
     (x * 1e3).round() / 1e3
 }
 
-/// The keys of a phase, as they are written in a workload file.
-pub fn written(p: &Parallel) -> String {
-    let word = match p.sync {
+/// How threads depend on each other, in the word of a workload file.
+pub fn word(sync: Sync) -> &'static str {
+    match sync {
         Sync::Barrier => "barrier",
         Sync::Lock => "lock",
         Sync::Pipeline => "pipeline",
         Sync::Queue => "queue",
         Sync::Steal => "steal",
         Sync::None => "none",
-    };
-    let mut text =
-        format!("threads = {}\nsync = \"{word}\"\nwait = \"block\"\ngrain = \"{}ns\"\n", p.threads, p.grain);
+    }
+}
+
+/// The keys of a phase, as they are written in a workload file.
+pub fn written(p: &Parallel) -> String {
+    let mut text = format!(
+        "threads = {}\nsync = \"{}\"\nwait = \"block\"\ngrain = \"{}ns\"\n",
+        p.threads,
+        word(p.sync),
+        p.grain
+    );
     let mut key = |is_given: bool, line: String| text += &if is_given { line + "\n" } else { String::new() };
     key(p.imbalance > 0.0, format!("imbalance = {:?}", p.imbalance));
     key(!p.shares.is_empty(), format!("shares = {:?}", p.shares));

@@ -1,7 +1,7 @@
 //! Which of the workloads that a stretch may be it is: the one whose run alone, on the modelled machine, shows what the live one
 //! showed. No run beside anybody has a part in it.
 
-use super::candidates::{candidates, written};
+use super::candidates::{candidates, word, written};
 use super::modelled::Bench;
 use super::seen::Seen;
 use super::stretches::Stretch;
@@ -48,7 +48,7 @@ pub fn choose(traits: &Traits, bench: &Bench) -> Result<Option<Choice>, String> 
 }
 
 fn sync_of(p: &Parallel) -> String {
-    format!("{:?}", p.sync).to_lowercase()
+    word(p.sync).into()
 }
 
 fn misfit(traits: &Traits, p: &Parallel, bench: &Bench) -> Result<f64, String> {

@@ -8,14 +8,15 @@ use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::replay::modelled::run_log;
 use corun_sim::scenario::{Files, Participants, Scenario};
+use std::time::Duration;
 
 /// Switches and wake-ups of a run that is looked at.
 const TRACED: usize = 1 << 22;
 /// What the scenario calls the described program's file, and the interferer's.
 const SUBJECT: &str = "subject.toml";
 const INTERFERER: &str = "interferer.toml";
-/// How long an interferer runs before the program.
-const LEAD: &str = "300ms";
+/// An interferer runs for so long before the program, modelled and live.
+pub const LEAD: Duration = Duration::from_millis(300);
 
 /// The machine, and how its kernel shares it.
 #[derive(Clone, Debug)]
@@ -56,7 +57,8 @@ impl Bench {
         );
         if beside.is_some() {
             text += &format!(
-                "start = \"{LEAD}\"\n[[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\nworkload = \"{INTERFERER}\"\n"
+                "start = \"{}ms\"\n[[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\nworkload = \"{INTERFERER}\"\n",
+                LEAD.as_millis()
             );
         }
         let interferer = beside.map_or(String::new(), |i| i.workload(1));

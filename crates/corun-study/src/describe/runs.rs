@@ -8,7 +8,7 @@
 
 use super::choice::describe;
 use super::file::DescribeStudy;
-use super::modelled::Bench;
+use super::modelled::{Bench, LEAD};
 use super::outcome::{Beside, DescribeOutcome, ProgramOutcome, ALONE};
 use super::seen::Seen;
 use crate::programs::{Interferer as Given, Kind, Program, ProgramSetup, Recipe, Waits};
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(300);
 /// How often it is looked whether the study is to end.
 const LOOK: Duration = Duration::from_millis(200);
-/// An interferer runs for so long before the program.
-const LEAD: Duration = Duration::from_millis(300);
 /// Modelled runs of a co-run.
 const SEEDS: u64 = 5;
 
