@@ -1,4 +1,4 @@
-//! What this process can get, twice a second, with its cost: `watch [SECONDS] [THREADS]`, the threads computing all the time.
+//! What this process can get, twice a second, with its cost: `answer [SECONDS] [THREADS]`, the threads computing all the time.
 
 use corun_adapt::Adapt;
 use std::time::{Duration, Instant};
