@@ -19,8 +19,8 @@
 //!
 //! Limits: of SAM itself (ATC'15) [`reactive`] says what is public. Two tasks that share data on
 //! hyperthreads of one core share it in caches that no event counts, and who shares with whom no event tells either: pairs are made
-//! of neighbours in the order of their making. An application that was paired counts
-//! as sharing for some seconds more, and is then looked at again. A task that has slept through an epoch keeps its place.
+//! of neighbours in the order of their making. An application that was paired counts as sharing for some seconds more, and is then
+//! looked at again, which takes it apart for a second where the kernel spreads tasks; so later each time. A task that has slept through an epoch keeps its place.
 
 mod application;
 mod crowd;

@@ -7,7 +7,8 @@
 //! to be scaled by frequency (§5.4), so what goes by time is measured by time. From other sockets it is what closeness would save; where
 //! there is little of that and much within the socket, the application is close together already, and is classified by
 //! what it shares there. Such epochs say nothing of what distance costs it: stalls per transfer (SPC) and instructions per
-//! cycle stay as they were summed up before, since the class last changed. Whether an epoch computed its own instructions per cycle
+//! cycle stay as they were summed up before, since the class last changed, and also where it changes in such an epoch (§4.3: the goal
+//! is to retain what was gathered before colocation). Whether an epoch computed its own instructions per cycle
 //! say, or in an epoch of that kind those that were summed up: what is in the history is of one epoch each. And stalls are divided by transfers only of epochs
 //! with many of them, since the rest stalls for other reasons (§3.1).
 
@@ -19,8 +20,10 @@ const CLOCK_MHZ: u64 = 2_200;
 /// Epochs that are remembered; a class must be seen in more than so many of them.
 const REMEMBERED: u32 = 10;
 const SEEN_IN: u32 = 6;
-/// For so many epochs an application in pairs, which fetch nothing that is counted, is taken to share as it did.
+/// For so many epochs an application in pairs, which fetch nothing that is counted, is taken to share as it did; for twice as many
+/// each time that it turns out to, up to the most.
 const PAIRED_EPOCHS: u32 = 50;
+const MOST_PAIRED_EPOCHS: u32 = 16 * PAIRED_EPOCHS;
 
 /// From where on something counts; see the options.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +193,12 @@ pub(super) struct Application {
     /// What all its tasks did in those of these epochs in which one fetched much from other sockets.
     far: Sums,
     in_pairs: bool,
+    /// In pairs and without a line that is counted.
     paired_epochs: u32,
+    /// For how many of these epochs it is taken to share.
+    trusted_epochs: u32,
+    /// Since it was in pairs last.
+    apart_epochs: u32,
 }
 
 impl Default for Application {
@@ -206,6 +214,8 @@ impl Default for Application {
             far: Sums::NONE,
             in_pairs: false,
             paired_epochs: 0,
+            trusted_epochs: 0,
+            apart_epochs: 0,
         }
     }
 }
@@ -220,10 +230,11 @@ impl Application {
         let leader =
             tasks.reduce(|a, b| if b.activity() > a.activity() { b } else { a }).unwrap_or(Sums::NONE);
         self.wants_memory = sum.is_bound_by_memory(t);
-        if self.in_pairs && most.max(near) <= t.moderate && self.paired_epochs < PAIRED_EPOCHS {
+        if self.in_pairs && most.max(near) <= t.moderate && self.paired_epochs < self.trusted_epochs {
             self.paired_epochs += 1;
             return;
         }
+        self.apart_epochs = if self.in_pairs { 0 } else { self.apart_epochs.saturating_add(1) };
         let is_close = most <= t.moderate && near > t.moderate;
         let now = sharing_of(if is_close { near } else { most }, t);
         self.high.note(now == Sharing::High);
@@ -235,7 +246,11 @@ impl Application {
             true => Sharing::Low,
         };
         if class != self.sharing {
-            (self.sharing, self.kept, self.far) = (class, Sums::NONE, Sums::NONE);
+            self.sharing = class;
+            self.in_pairs &= class == Sharing::High;
+            if !is_close {
+                (self.kept, self.far) = (Sums::NONE, Sums::NONE);
+            }
         }
         if !is_close || self.kept.cycles == 0 {
             self.kept = self.kept.plus(leader);
@@ -252,9 +267,14 @@ impl Application {
 
     /// It was given its places.
     pub fn placed(&mut self, in_pairs: bool) {
-        if in_pairs != self.in_pairs {
-            (self.in_pairs, self.paired_epochs) = (in_pairs, 0);
+        if in_pairs && !self.in_pairs {
+            // Again so soon: that it was looked at has only cost it its pairs.
+            let again = self.apart_epochs <= self.trusted_epochs;
+            let trusted = if again { 2 * self.trusted_epochs } else { 0 };
+            self.trusted_epochs = trusted.clamp(PAIRED_EPOCHS, MOST_PAIRED_EPOCHS);
+            self.paired_epochs = 0;
         }
+        self.in_pairs = in_pairs;
     }
 
     /// Its class.
@@ -435,6 +455,39 @@ mod tests {
         }
         a.window(epoch(0, 0, 0, 900_000), &T, false);
         assert_eq!(a.sharing(), Sharing::Low);
+    }
+
+    /// For how many epochs an application that was just put into pairs keeps them although nothing is counted.
+    fn trusted(a: &mut Application) -> u32 {
+        a.window(epoch(1_000, 0, 700_000, 300_000), &T, false);
+        a.placed(true);
+        (0..)
+            .find(|_| {
+                a.window(epoch(0, 0, 0, 900_000), &T, false);
+                a.sharing() == Sharing::Low
+            })
+            .expect("it is looked at")
+    }
+
+    #[test]
+    fn pairs_that_shared_whenever_they_were_looked_at_are_looked_at_less_and_less_often() {
+        let mut a = Application::default();
+        let by_look: Vec<u32> = (0..6).map(|_| trusted(&mut a)).collect();
+        assert_eq!(by_look, [1, 2, 4, 8, 16, 16].map(|n| n * PAIRED_EPOCHS));
+        // Where it did something else for long, it is as if it had never been in pairs.
+        (0..2 * MOST_PAIRED_EPOCHS).for_each(|_| a.window(epoch(0, 0, 0, 900_000), &T, false));
+        assert_eq!(trusted(&mut a), PAIRED_EPOCHS);
+    }
+
+    #[test]
+    fn a_class_that_changes_close_together_keeps_what_distance_cost() {
+        let mut a = Application::default();
+        // It shares somewhat, then much; its tasks are gathered before that is known, and from then on are close.
+        (0..4).for_each(|_| a.window(epoch(500, 0, 400_000, 300_000), &T, true));
+        (0..3).for_each(|_| a.window(epoch(1_000, 0, 700_000, 300_000), &T, true));
+        assert_eq!(a.sharing(), Sharing::Moderate);
+        (0..4).for_each(|_| a.window(epoch(0, 3_000, 300_000, 500_000), &T, true));
+        assert_eq!((a.sharing(), a.spc()), (Sharing::High, Some(700)));
     }
 
     #[test]

@@ -71,6 +71,16 @@ fn threads_that_stall_much_for_each_other_share_a_core() {
 }
 
 #[test]
+fn pairs_that_were_looked_at_again_are_made_again() {
+    // The kernel of the machine spreads them as soon as they are let go, after 6 s.
+    let speed = |epochs| speeds(SMALL, &[("hubench", 20)], "sam_mph", Options::new(), epochs)[0];
+    let (before, all) = (speed(25), speed(110));
+    println!("HuBench in pairs {before:.2}, over 10 s with a look {all:.2}");
+    assert!(all < 0.97 * before, "{all} against {before}: the look takes them apart");
+    assert!(all > 0.8 * before, "{all} against {before}");
+}
+
+#[test]
 fn where_nobody_shares_data_nothing_is_confined() {
     let mut engine = scenario(
         "machine = \"atc16-ivybridge-40\"\nduration = \"1h\"\n[[tenant]]\nworkload = \"workloads/papers/cpu.toml\"\nrepeat = true\n\
