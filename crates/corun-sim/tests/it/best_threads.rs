@@ -8,8 +8,8 @@ use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Participants, Scenario};
 use std::collections::BTreeMap;
 
-/// The repository, with one workload file as it is to be run.
-struct Dealt(String);
+/// The repository, with one workload file as it is to be run, and a machine.
+struct Dealt(String, MachineModel);
 
 impl Files for Dealt {
     fn read(&self, path: &str) -> Result<(String, String), String> {
@@ -20,7 +20,7 @@ impl Files for Dealt {
     }
 
     fn host(&self) -> Result<MachineModel, String> {
-        Repository.host()
+        Ok(self.1.clone())
     }
 }
 
@@ -50,12 +50,10 @@ fn dealt(name: &str, machine: &str, threads: u32, change: &dyn Fn(String) -> Str
 }
 
 /// Seconds that it takes alone under CFS.
-fn seconds(name: &str, machine: &str, threads: u32, change: &dyn Fn(String) -> String) -> f64 {
-    let body = format!(
-        "schema = \"corun.scenario/1\"\nmachine = \"{machine}\"\nduration = \"20000s\"\n[scheduler]\nname = \"cfs\"\n[[tenant]]\nworkload = \"dealt.toml\"\n"
-    );
-    let scenario = Scenario::parse("alone.toml", &body, &Dealt(dealt(name, machine, threads, change)))
-        .unwrap_or_else(|e| panic!("{e}"));
+fn seconds(name: &str, machine: &MachineModel, threads: u32, change: &dyn Fn(String) -> String) -> f64 {
+    let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\nduration = \"20000s\"\n[scheduler]\nname = \"cfs\"\n[[tenant]]\nworkload = \"dealt.toml\"\n";
+    let files = Dealt(dealt(name, &machine.machine.name, threads, change), machine.clone());
+    let scenario = Scenario::parse("alone.toml", body, &files).unwrap_or_else(|e| panic!("{e}"));
     let mut engine = scenario.engine(1, Participants::All, 0).unwrap();
     engine.run_until(20_000_000_000_000).unwrap();
     let first = engine.progress()[0].completions.first.expect("it ends");
@@ -69,10 +67,19 @@ fn by_threads(
     counts: &[u32],
     change: &dyn Fn(String) -> String,
 ) -> BTreeMap<u32, f64> {
+    by_threads_on(name, &MachineModel::shipped(machine).unwrap(), counts, change)
+}
+
+fn by_threads_on(
+    name: &str,
+    machine: &MachineModel,
+    counts: &[u32],
+    change: &dyn Fn(String) -> String,
+) -> BTreeMap<u32, f64> {
     let times: Vec<f64> = counts.iter().map(|n| seconds(name, machine, *n, change)).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     let by_least: BTreeMap<u32, f64> = counts.iter().copied().zip(times.iter().map(|s| s / least)).collect();
-    println!("{name} on {machine}, by the best: {by_least:.2?}");
+    println!("{name} on {}, by the best: {by_least:.2?}", machine.machine.name);
     by_least
 }
 
@@ -115,4 +122,12 @@ fn with_data_of_each_threads_own_streamcluster_would_be_fastest_with_all_cpus() 
     };
     let times = by_threads("cc-streamcluster", MAGNY, &[8, 48], &own);
     assert!(times[&8] > 2.0, "{times:?}");
+}
+
+#[test]
+fn without_rows_more_threads_of_streamcluster_than_memory_can_feed_cost_nothing() {
+    let mut machine = MachineModel::shipped(MAGNY).unwrap();
+    machine.rows = None;
+    let times = by_threads_on("cc-streamcluster", &machine, &[8, 16, 48], &as_given);
+    assert!(times[&48] < 1.01 && times[&16] < 1.03 && times[&8] > 1.03, "{times:?}");
 }
