@@ -87,3 +87,64 @@ fn the_records_take_less_than_a_megabyte() {
     let all = size(&root().join("studies/runs"));
     assert!(all < MOST, "studies/runs has {all} bytes; keep only the newest record of each study");
 }
+
+/// Classes of the rows of `docs/papers.md`, the worst first; a row without any has the last.
+const CLASSES: [&str; 7] =
+    ["**deviates**", "**in part**", "**unknown**", "**emerges**", "**follows**", "**set**", "no class"];
+
+/// A class that a row had before is in parentheses.
+fn class(cell: &str) -> &'static str {
+    let now: String =
+        cell.split('(').map(|part| part.split_once(')').map_or(part, |(_, rest)| rest)).collect();
+    // "deviate" and "emerge" are of several things in one row.
+    let has = |class: &str| now.contains(class.trim_end_matches("s**").trim_end_matches("**"));
+    CLASSES.into_iter().find(|class| has(class)).unwrap_or("no class")
+}
+
+/// Claim and class of each row of the papers' tables; the rows of a claim are one below the other.
+fn papers(text: &str) -> Vec<(String, &'static str)> {
+    let mut claim = String::new();
+    let mut found = Vec::new();
+    let rows = text
+        .lines()
+        .skip_while(|line| *line != "## PACT'16")
+        .take_while(|line| !line.starts_with("## What deviates"));
+    for row in rows.filter(|line| line.starts_with("| `") || line.starts_with("| | ")) {
+        let cells: Vec<&str> = row[1..row.len() - 1].split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "{row}");
+        if !cells[0].is_empty() {
+            claim = cells[0].to_owned();
+        }
+        found.push((claim.clone(), class(cells[4])));
+    }
+    found
+}
+
+#[test]
+fn a_row_has_the_worst_class_that_it_has_now() {
+    assert_eq!(class("**in part** (was **deviates**): the sign"), "**in part**");
+    assert_eq!(class("cycles **emerge**, LLC **deviates**"), "**deviates**");
+    assert_eq!(class("IPC's **in part**, coherence's **deviate**"), "**deviates**");
+    assert_eq!(class(""), "no class");
+}
+
+#[test]
+fn the_page_of_the_papers_counts_its_rows_and_names_what_would_tell_of_each_that_deviates() {
+    let text = std::fs::read_to_string(root().join("docs/papers.md")).unwrap();
+    let rows = papers(&text);
+    let (_, counted) = text.split_once("\n## Counted").unwrap();
+    for name in CLASSES {
+        let count = rows.iter().filter(|row| row.1 == name).count();
+        let line = counted.lines().find(|line| line.starts_with(&format!("| {name} | "))).unwrap();
+        assert!(line.ends_with(&format!(" | {count} |")), "{line}: there are {count}");
+    }
+    let (_, told) = text.split_once("\n## What deviates").unwrap();
+    for (claim, class) in rows.iter().filter(|row| CLASSES[..2].contains(&row.1)) {
+        assert!(told.contains(claim), "{claim} {class}, and nothing says why or what would tell");
+    }
+    let told = told.lines().filter(|line| line.starts_with("| `"));
+    for claim in told.clone().flat_map(|line| line.split(" | ").next().unwrap()[2..].split(", ")) {
+        assert!(rows.iter().any(|row| row.0 == claim), "no row has {claim}");
+    }
+    assert!(told.count() > 10);
+}
