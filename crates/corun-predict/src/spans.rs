@@ -195,10 +195,12 @@ struct Slot {
 
 impl Slot {
     /// What tests lost in it. A shell computes next to nothing, so of what was stolen from it their ledgers tell little; but while it
-    /// waits and nothing else runs, its test stands still.
+    /// waits and nothing else runs, its test stands still. Of a switch that nobody told of the log knows nothing, and there a task that
+    /// runs looks as if it waited; its ledger says how long tasks did at most.
     fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
         let (from, until) = waits.known(self.start_ns, self.end_ns);
-        let still_ns = waits.stood_still(from, until) - self.excused_ns;
+        let waited_ns = self.waited_ns + self.throttled_ns + self.held_ns;
+        let still_ns = waits.stood_still(from, until).min(waited_ns) - self.excused_ns;
         self.lost_by_test_ns.map(|ns| ns.max(still_ns))
     }
 }
@@ -341,7 +343,7 @@ impl<'a> Piece<'a> {
     }
 
     /// What can have been lost in these stretches, of all that was: what was stolen is in waits, and where they are not known it may
-    /// be anywhere.
+    /// be anywhere. What there is no room for in the rest of the slot was lost here.
     fn most(&self, lost_ns: f64, stretches: &[(f64, f64)]) -> f64 {
         let (mut most, mut room) = (0.0, 0.0);
         for stretch in stretches {
@@ -352,7 +354,8 @@ impl<'a> Piece<'a> {
                 most += lost_ns * waited / self.slot.stolen_ns.min(self.waited_ns);
             }
         }
-        f64::min(most, room).min(lost_ns)
+        let room_of_rest = self.room((self.slot.start_ns, self.slot.end_ns)) - room;
+        most.max(lost_ns - room_of_rest).min(room).min(lost_ns)
     }
 
     /// What must have been lost in a stretch: the rest has no room for it.
@@ -530,5 +533,36 @@ mod tests {
         assert_eq!(piece.least(least, (40.0 * MS, 100.0 * MS)), 0.0);
         assert_eq!(piece.least(least, (0.0, 40.0 * MS)), 40.0 * MS);
         assert_eq!(piece.most(least, &[(40.0 * MS, 100.0 * MS)]), 0.0);
+    }
+
+    #[test]
+    fn what_a_stretch_lost_at_least_is_no_more_than_what_it_lost_at_most() {
+        const MS: f64 = 1e6;
+        let at = |ms: f64, task, what| Event { t_ns: (ms * MS) as u64, task: TaskId(task), what };
+        let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+        let left = What::Leaves(Left::Preempted);
+        // One task waits for 10 ms alone, and then two side by side for 50 ms.
+        let events = vec![
+            at(0.0, 1, left),
+            at(10.0, 1, runs),
+            at(20.0, 1, left),
+            at(20.0, 2, left),
+            at(70.0, 1, runs),
+            at(70.0, 2, runs),
+        ];
+        let mut waits = Waits::default();
+        waits.push(&RunLog { end_ns: (100.0 * MS) as u64, events, ..RunLog::default() });
+        let slot = Slot { end_ns: 100.0 * MS, stolen_ns: 110.0 * MS, ..Slot::default() };
+        let piece = Piece::new(&slot, &waits, [60.0 * MS; 3]);
+        for stretch in [(0.0, 15.0), (0.0, 45.0), (15.0, 45.0), (15.0, 100.0)] {
+            let stretch = (stretch.0 * MS, stretch.1 * MS);
+            let (least, most) = (piece.least(60.0 * MS, stretch), piece.most(60.0 * MS, &[stretch]));
+            assert!(least <= most + 1.0, "{stretch:?}: {least} to {most}");
+        }
+        assert_eq!(
+            piece.most(60.0 * MS, &[(0.0, 15.0 * MS)]).round(),
+            10.0 * MS,
+            "the rest has room for 50 ms"
+        );
     }
 }

@@ -290,6 +290,29 @@ fn a_test_that_stands_still_while_its_shell_waits_for_a_cpu_is_starved() {
 }
 
 #[test]
+fn a_switch_that_nobody_told_of_starves_no_test() {
+    let little = Does { computes: 99, stolen: 1, ..Does::default() };
+    let judged = |judge: &mut Judge, events: Vec<Event>| {
+        judge.push_log(&RunLog { start_ns: BEGIN, end_ns: BEGIN + 1_000 * MS, events, ..RunLog::default() });
+        judge.parts().unwrap().judge_test(&span(105, 0, 300))
+    };
+    let event = |ms: u64, what| Event { t_ns: BEGIN + ms * MS, task: TaskId(7), what };
+    let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+    let left = What::Leaves(Left::Preempted);
+    // It leaves its CPU for 1 ms in every 100. Nobody tells that it came back.
+    let untold = (0..10)
+        .flat_map(|n| [event(100 * n + 10, left), event(100 * n + 90, left), event(100 * n + 91, runs)]);
+    let found =
+        judged(&mut judge_of(&[little; 10], None), [event(0, runs)].into_iter().chain(untold).collect());
+    assert!(found.cause == Cause::NotStarved && found.lost[2] <= 0.02, "its ledger says 1 %: {found:?}");
+    // The same log, of a task whose ledger agrees.
+    let told = (0..10).flat_map(|n| [event(100 * n + 10, left), event(100 * n + 90, runs)]);
+    let found =
+        judged(&mut judge_of(&[STARVES; 10], None), [event(0, runs)].into_iter().chain(told).collect());
+    assert_eq!(found.cause, Cause::Starved, "{found:?}");
+}
+
+#[test]
 fn a_test_that_a_time_out_ended_was_starved_although_its_runner_slept_as_long_as_it_would_have() {
     for (does, wanted) in [(STARVES, Cause::Starved), (COMPUTES, Cause::NotStarved)] {
         let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
