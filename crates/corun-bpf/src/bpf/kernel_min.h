@@ -140,6 +140,11 @@ struct sched_entity {
 	unsigned char sched_delayed;
 };
 
+/* Through the typedef, since clang describes a struct that is only pointed to as unknown, which matches nothing. */
+typedef struct cpumask {
+	unsigned long bits[1];
+} cpumask_t;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;

@@ -109,8 +109,10 @@ static __noinline void record_arrival(struct task_struct *next, u64 now)
 {
 	u64 may[2] = {};
 	const void *mask = BPF_CORE_READ(next, cpus_ptr);
+	u32 size = bpf_core_type_size(struct cpumask);
 
-	bpf_probe_read_kernel(may, sizeof(may), mask);
+	/* What lies behind a mask that is shorter is no CPU, and may be an address. */
+	bpf_probe_read_kernel(may, size && size < sizeof(may) ? size : sizeof(may), mask);
 	record(now, who(BPF_CORE_READ(next, pid), RECORD_RUNS, 0), may[0], may[1]);
 }
 

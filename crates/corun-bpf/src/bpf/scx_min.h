@@ -39,11 +39,6 @@ struct bpf_iter_num {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Through the typedef, since clang describes a struct that is only pointed to as unknown, which matches nothing. */
-typedef struct cpumask {
-	unsigned long bits[1];
-} cpumask_t;
-
 /* Flavours (`___scx`) stand for the kernel's types of the same name; kernel_min.h has other parts of them. */
 struct sched_ext_entity {
 	u32 flags;
