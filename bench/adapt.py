@@ -8,7 +8,8 @@
     bench/adapt.py record FILE... --out DIR   a record for scripts/keep-record
 
 A piece does everything once, in turn, and appends a line of JSON for each run to FILE; so pieces add up, and what is compared is seconds apart.
-`--only WORD` runs the programs whose names have the word. Build before:
+`--only WORD` runs the programs whose names have the word. What is not installed is left out, and said. scikit-learn, LightGBM and ggml are those
+of the Python that `ADAPT_PYTHON` names. The record takes older records, too, such as `studies/runs/adapt/result.json.gz`. Build before:
 
     cargo build --release -p corun -p corun-preload --lib --bins --examples && cargo build --release -p corun-pdes --examples
 """

@@ -8,9 +8,12 @@ def read(files):
     for name in files:
         with (gzip.open if name.endswith(".gz") else open)(name, "rt") as file:
             if name.removesuffix(".gz").endswith(".json"):
-                for kind, kept in json.load(file).items():
+                record = json.load(file)
+                for kind, kept in record.items():
                     if isinstance(kept, dict) and "columns" in kept:
                         rows[kind] += [dict(zip(kept["columns"], row)) for row in kept["rows"]]
+                for kind, kept in record.get("rows", {}).items():
+                    rows[kind] += kept
                 continue
             for line in file:
                 row = json.loads(line)

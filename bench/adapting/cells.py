@@ -1,59 +1,89 @@
 """Programs in places, with fixed numbers of threads and adaptive: work done a second."""
 import os, shutil, subprocess, sys, time
+from . import python_programs
 from .places import CPUS, PLACES, TARGET, place
 
-SECONDS = 1.5
+SECONDS = 2
+HERE = os.path.dirname(__file__)
 PRELOAD = os.path.abspath(f"{TARGET}/libcorun_preload.so")
-SOURCE = os.path.join(os.path.dirname(__file__), "../../crates/corun-preload/tests/c/throughput.c")
+SOURCE = os.path.join(HERE, "../../crates/corun-preload/tests/c/throughput.c")
 WIDTHS = sorted({1, max(CPUS // 2, 1), CPUS})
+# It has the packages of the programs in Python.
+PYTHON = os.environ.get("ADAPT_PYTHON", sys.executable)
 
 
 class Program:
     """A command that prints its work a second. `threads` in its arguments is a number, or "adaptive"."""
 
-    def __init__(self, name, argv, environment=None, fixed=None):
-        self.name, self.argv, self.environment = name, argv, environment or {}
-        self.fixed = fixed or {}
+    def __init__(self, name, argv, environment=None, hooks=None):
+        self.name, self.argv, self.environment, self.hooks = name, argv, environment or {}, hooks or {}
 
     def run(self, threads, enter):
         environment = {**os.environ, **self.environment}
         if threads == "adaptive":
-            environment |= {"LD_PRELOAD": PRELOAD, "CORUN_ADAPT": "on"}
+            environment |= {"LD_PRELOAD": PRELOAD, "CORUN_ADAPT": "on", **self.hooks}
         else:
             environment |= {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         argv = [word.format(threads=threads, seconds=SECONDS) for word in self.argv]
-        done = subprocess.run(argv, env=environment, preexec_fn=enter, stdout=subprocess.PIPE, text=True, timeout=20 * SECONDS, check=True)
+        done = subprocess.run(argv, env=environment, preexec_fn=enter, stdout=subprocess.PIPE, text=True, timeout=40 * SECONDS, check=True)
         return float(done.stdout)
+
+
+def left_out(name, why):
+    print(f"left out: {name}: {why}", file=sys.stderr)
 
 
 def compiled(folder, name, compiler, *flags):
     """The path of the program in C, or `None` where it cannot be compiled here, which it says."""
-    path = os.path.join(folder, name)
+    path = os.path.join(folder, name.replace(" ", "-"))
     done = shutil.which(compiler) and subprocess.run([compiler, "-O2", SOURCE, "-o", path, *flags], stderr=subprocess.DEVNULL)
     if not done or done.returncode:
-        print(f"left out: {compiler} cannot compile with {' '.join(flags)} here", file=sys.stderr)
+        left_out(name, f"{compiler} cannot compile with {' '.join(flags)} here")
         return None
     return path
 
 
-def programs(folder):
+def in_python(name, program, package, **hooks):
+    """A program in Python with its hooks, or `None` where it does not run here, which it says."""
+    argv = [PYTHON, python_programs.__file__, program]
+    tried = subprocess.run([*argv, "1", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if tried.returncode:
+        said = tried.stderr.strip().splitlines()[-1]
+        return left_out(name, f"{said} (it is in the package {package} of the Python that ADAPT_PYTHON names)")
+    return Program(name, [*argv, "{threads}", "{seconds}"], hooks=hooks)
+
+
+def programs(folder, only):
     kernels = os.path.abspath(f"{TARGET}/examples/kernels")
     in_c = [("OpenMP (libgomp), active", "gcc", ["-fopenmp"], {"OMP_WAIT_POLICY": "active"}),
             ("OpenMP (libgomp), passive", "gcc", ["-fopenmp"], {"OMP_WAIT_POLICY": "passive"}),
             ("OpenMP (LLVM)", "clang", ["-fopenmp"], {}),
             ("OpenBLAS", "gcc", ["-lopenblas"], {})]
-    for number, (name, compiler, flags, environment) in enumerate(in_c):
-        path = compiled(folder, f"program-{number}", compiler, *flags)
+    for name, compiler, flags, environment in in_c:
+        path = only in name and compiled(folder, name, compiler, *flags)
         if path:
             yield Program(name, [path, "{seconds}"], environment)
-    yield Program("rayon", [kernels, "rayon", "{threads}", "{seconds}"])
-    yield Program("corun-pdes (LADM)", [kernels, "engine", "{threads}", "{seconds}"])
+    for name, kernel in (("rayon", "rayon"), ("corun-pdes (LADM)", "engine")):
+        if only in name:
+            yield Program(name, [kernels, kernel, "{threads}", "{seconds}"])
+    count = {"CORUN_ADAPT_COUNT": "1"}
+    for name, program, package, hooks in (("scikit-learn", "scikit-learn", "scikit-learn", {}), ("LightGBM", "lightgbm", "lightgbm", {}),
+                                          ("ggml (libgomp)", "ggml-openmp", "llama-cpp-py-sync", {}),
+                                          ("ggml (its own threads)", "ggml", "ctransformers", count)):
+        found = only in name and in_python(name, program, package, **hooks)
+        if found:
+            yield found
+    if only not in "x264":
+        return
+    if not shutil.which("x264"):
+        return left_out("x264", "it is not installed")
+    clip = os.path.join(folder, "clip.yuv")
+    python_programs.make_clip(clip)
+    yield Program("x264", [sys.executable, python_programs.__file__, "x264", "{threads}", "{seconds}", clip])
 
 
 def cells(folder, only):
-    for program in programs(folder):
-        if only not in program.name:
-            continue
+    for program in programs(folder, only):
         for where in PLACES:
             for threads in [*WIDTHS, "adaptive"]:
                 with place(where) as (enter, used):

@@ -21,7 +21,8 @@ def engine(_, only):
     for loops in range(MOST_LOOPS + 1):
         for name, options in MAPPINGS.items():
             if only in name:
-                with neighbours(loops):
+                # In the session of the engine, so that each loop counts as one of its threads does.
+                with neighbours(loops, are_others=False):
                     yield {"loops": loops, "mapping": name, **phold("workers=2", "until=400000", *options)}
 
 

@@ -55,11 +55,13 @@ def as_idle():
 
 
 @contextlib.contextmanager
-def neighbours(count, code=LOOP, before=None):
-    """So many programs that go on until the end. It gives a list, to which the CPU seconds that they used are added at the end."""
+def neighbours(count, code=LOOP, before=None, are_others=True):
+    """So many programs that go on until the end. It gives a list, to which the CPU seconds that they used are added at the end.
+
+    They are in sessions of their own, as other users' would be, unless they are not others': under autogroup it is sessions that share.
+    """
     used = []
-    # In a session of their own, as another user's would be: under autogroup it is sessions that share.
-    started = [subprocess.Popen([sys.executable, "-c", code], preexec_fn=before, start_new_session=True) for _ in range(count)]
+    started = [subprocess.Popen([sys.executable, "-c", code], preexec_fn=before, start_new_session=are_others) for _ in range(count)]
     try:
         # Python has started.
         time.sleep(0.15 if count else 0)

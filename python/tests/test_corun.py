@@ -1,5 +1,6 @@
 """The package against the library that CORUN_LIBRARY names: run by the tests of libcorun."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -74,6 +75,18 @@ class Corun(unittest.TestCase):
         with mock.patch.dict(sys.modules, threadpoolctl=None), self.assertRaises(corun.Error):
             with corun.limits():
                 self.fail("there is no threadpoolctl")
+
+    def test_limits_hold_for_a_real_library(self):
+        try:
+            import threadpoolctl  # noqa: F401
+            openmp = ctypes.CDLL("libgomp.so.1")
+        except (ImportError, OSError) as error:
+            print(f"skipped: {error}")
+            return
+        openmp.omp_set_num_threads(64)
+        with corun.limits() as number:
+            self.assertEqual(openmp.omp_get_max_threads(), number)
+        self.assertEqual(openmp.omp_get_max_threads(), 64)
 
 
 if __name__ == "__main__":
