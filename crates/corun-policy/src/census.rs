@@ -2,7 +2,8 @@
 //!
 //! A task's **demand** is the part of its time for which it would run if nobody else were there: on-CPU time over
 //! on-CPU plus blocked time. Time that was stolen, throttled or parked tells nothing of what it wants, so it is left
-//! out, and a task that waits for others all day is not mistaken for an idle one. A tenant's **weight** is the number of
+//! out, and a task that waits for others all day is not mistaken for an idle one. A task that somebody has
+//! stopped or frozen for all of the last window wants no CPU now: a slot would be of no use to it. A tenant's **weight** is the number of
 //! its tasks whose demand reaches a threshold: Controlled Contention §III.A, where it is 20 % of a CPU.
 //!
 //! A virtual machine's I/O threads are a part of it: a slot of theirs alone would be of no use to it, and where whole processes
@@ -175,7 +176,8 @@ impl Census {
                 memory.add(on_ns, on_ns + parts.block_ns + stolen_ns);
             }
             u.tasks += 1;
-            if let Some(demand) = memory.demand_milli() {
+            let is_held = parts.held_ns() > 0 && parts.held_ns() == t.account.ledger.total_ns();
+            if let Some(demand) = memory.demand_milli().filter(|_| !is_held) {
                 u.demand_milli += demand;
                 if demand >= self.threshold_milli {
                     u.weight += 1;

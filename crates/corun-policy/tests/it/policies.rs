@@ -160,6 +160,28 @@ fn without_sharing_a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
 }
 
 #[test]
+fn nobody_waits_for_a_tenant_that_somebody_has_stopped() {
+    for name in ["gang", "paired_gang", "auto"] {
+        let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000)]);
+        let mut policy = by_name(name, &Options::new()).unwrap();
+        let b = toy.id("b");
+        let mut parked_a = |toy: &mut Toy, epochs: usize| {
+            (0..epochs).filter(|_| (toy.epoch(policy.as_mut()), !toy.running().contains(&"a")).1).count()
+        };
+        let before = parked_a(&mut toy, 100);
+        assert!(name == "auto" || before > 30, "{name}: they take turns, {before}");
+        toy.stopped.insert(b);
+        // It may be in the middle of a slot.
+        parked_a(&mut toy, 20);
+        assert_eq!(parked_a(&mut toy, 100), 0, "{name}: a has the machine to itself");
+        toy.stopped.remove(&b);
+        parked_a(&mut toy, 100);
+        let again = parked_a(&mut toy, 100);
+        assert!(again >= before / 2, "{name}: it has its turns again, {again} as {before}");
+    }
+}
+
+#[test]
 fn slices_and_static_delays_are_set_once_for_each_task_and_for_new_ones() {
     for (name, tasks) in [("differential", 4), ("delayed_preemption", 4)] {
         let mut toy = Toy::new(4, vec![who("a", 4, 1_000), who("b", 3, 1_000)]);

@@ -1,7 +1,7 @@
 //! A machine as simple as can be: what tenants want is split fairly among those that are not parked.
 #![allow(dead_code)]
 
-use corun_model::ledger::BlockReasons;
+use corun_model::ledger::{BlockReasons, Held};
 use corun_model::limits::TaskLimits;
 use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
 use corun_model::{
@@ -37,6 +37,8 @@ pub struct Toy {
     /// Those that are there.
     pub present: BTreeSet<TenantId>,
     pub parked: BTreeSet<TenantId>,
+    /// Those that somebody else stopped.
+    pub stopped: BTreeSet<TenantId>,
     pub now_ns: u64,
     /// CPU time that each tenant got.
     pub got_ns: BTreeMap<TenantId, u64>,
@@ -46,7 +48,15 @@ impl Toy {
     pub fn new(cpus: u32, tenants: Vec<Who>) -> Toy {
         let present = (0..tenants.len() as u32).map(TenantId).collect();
         let machine = Machine::synthetic(1, 1, cpus, 1);
-        Toy { machine, tenants, present, parked: BTreeSet::new(), now_ns: 0, got_ns: BTreeMap::new() }
+        Toy {
+            machine,
+            tenants,
+            present,
+            parked: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            now_ns: 0,
+            got_ns: BTreeMap::new(),
+        }
     }
 
     pub fn id(&self, name: &str) -> TenantId {
@@ -61,8 +71,8 @@ impl Toy {
 
     /// Lets a window pass.
     pub fn window(&mut self, ns: u64) -> Observation {
-        let runs: Vec<TenantId> =
-            self.present.iter().copied().filter(|id| !self.parked.contains(id)).collect();
+        let is_off = |id: &TenantId| self.parked.contains(id) || self.stopped.contains(id);
+        let runs: Vec<TenantId> = self.present.iter().copied().filter(|id| !is_off(id)).collect();
         let wants: Vec<u64> = runs
             .iter()
             .map(|id| &self.tenants[id.0 as usize])
@@ -79,6 +89,9 @@ impl Toy {
             for i in 0..t.tasks {
                 let parts = if self.parked.contains(&id) {
                     Parts { parked_ns: ns, spin_ns: Some(0), ..Parts::default() }
+                } else if self.stopped.contains(&id) {
+                    let held = Some(Held { stopped_ns: ns, frozen_ns: 0 });
+                    Parts { held, spin_ns: Some(0), ..Parts::default() }
                 } else {
                     // A task blocks after having run, so one that is held up blocks less.
                     let on = (got[&id] / u64::from(t.tasks)).min(ns);
