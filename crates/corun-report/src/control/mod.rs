@@ -27,6 +27,7 @@ pub mod tracks;
 use crate::energy;
 use crate::json;
 use crate::table::Table;
+use crate::words::percent;
 use corun_model::recording::lesser_half;
 use corun_model::{Energy, Observation, TenantId, TenantKind, What, Why};
 use serde::Serialize;
@@ -95,6 +96,9 @@ impl ControlLine {
 /// Most tenants that are told apart. Beyond that, of those that are not there any more the half that ran least is counted
 /// together.
 const MOST_TENANTS: usize = 5_000;
+/// Whom somebody else stops is named from this share of its time on, and so many at most.
+const HELD: f64 = 0.01;
+const MOST_HELD: usize = 5;
 
 /// What became of everybody, over the whole time.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +134,8 @@ pub struct Got {
     pub throttled_ns: u64,
     /// Stopped by corun.
     pub parked_ns: u64,
+    /// Stopped or frozen by somebody else.
+    pub held_ns: u64,
     /// All of its tasks' lives.
     pub life_ns: u64,
 }
@@ -153,6 +159,7 @@ impl Got {
         self.steal_ns += more.steal_ns;
         self.throttled_ns += more.throttled_ns;
         self.parked_ns += more.parked_ns;
+        self.held_ns += more.held_ns;
         self.life_ns += more.life_ns;
     }
 }
@@ -191,6 +198,7 @@ impl ControlSummary {
                 steal_ns: parts.steal_ns,
                 throttled_ns: parts.throttled_ns,
                 parked_ns: parts.parked_ns,
+                held_ns: parts.held_ns(),
                 life_ns: t.account.ledger.total_ns(),
                 ..Got::default()
             });
@@ -238,7 +246,20 @@ impl ControlSummary {
                 share(s.parked_ns, s.life_ns),
             ]);
         }
-        table.text()
+        table.text() + &self.held().map_or(String::new(), |held| held + "\n")
+    }
+
+    /// Who did not run because somebody else stopped or froze it, as a sentence with its end; `None`: nobody.
+    fn held(&self) -> Option<String> {
+        let is_held = |got: &&Got| got.held_ns as f64 >= HELD * got.life_ns.max(1) as f64;
+        let mut held: Vec<&Got> = self.tenants.values().filter(is_held).collect();
+        held.sort_by_key(|got| std::cmp::Reverse(got.held_ns));
+        let of = |got: &&Got| format!("{} for {} % of its time", got.name, percent(got.held_ns, got.life_ns));
+        let mut named: Vec<String> = held.iter().take(MOST_HELD).map(of).collect();
+        if held.len() > MOST_HELD {
+            named.push(format!("{} more", held.len() - MOST_HELD));
+        }
+        (!named.is_empty()).then(|| format!("Stopped or frozen, not by corun: {}.", named.join(", ")))
     }
 }
 
@@ -291,6 +312,17 @@ mod tests {
         let got = |key: &str| Got { name: "ffmpeg".into(), key: key.into(), on_cpu_ns: 1, ..Got::default() };
         summary.tenants = BTreeMap::from([(TenantId(3), got("k")), (TenantId(4), got("other"))]);
         assert!(summary.text().contains("ffmpeg (k)") && summary.text().contains("ffmpeg (other)"));
+    }
+
+    #[test]
+    fn a_tenant_that_somebody_else_has_stopped_is_named() {
+        let mut summary = ControlSummary::default();
+        let got = |held_ns| Got { name: "hog".into(), held_ns, life_ns: 100, ..Got::default() };
+        summary.tenants = BTreeMap::from([(TenantId(3), got(71)), (TenantId(4), got(0))]);
+        let said = summary.text();
+        assert!(said.ends_with("Stopped or frozen, not by corun: hog for 71 % of its time.\n"), "{said}");
+        summary.tenants.remove(&TenantId(3));
+        assert!(!summary.text().contains("Stopped"));
     }
 
     #[test]
