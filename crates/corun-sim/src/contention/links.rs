@@ -27,6 +27,7 @@ impl Links {
     }
 
     /// Cycles that a request from one node to another waits.
+    #[inline]
     pub fn wait(&self, from: u32, to: usize) -> f64 {
         self.waits[from as usize * self.nodes + to]
     }

@@ -43,11 +43,13 @@ impl System {
     }
 
     /// Cycles that a request of a CPU's task waits for a node and the way there.
+    #[inline]
     fn wait_for(&self, slot: &Slot, node: usize) -> f64 {
         self.nodes[node].wait + self.links.wait(slot.at.node, node)
     }
 
     /// Cycles that a request of a CPU's task waits, on average.
+    #[inline]
     pub(super) fn waits(&self, slot: &Slot) -> f64 {
         if slot.in_node == NOWHERE {
             return 0.0;
@@ -60,6 +62,7 @@ impl System {
     }
 
     /// The part of a task's misses that goes to other nodes than its own.
+    #[inline]
     pub(super) fn remote_part(&self, slot: &Slot) -> f64 {
         if slot.in_spread == NOWHERE || slot.memory.misses <= 0.0 {
             return if slot.home == slot.at.node { 0.0 } else { 1.0 };
@@ -81,9 +84,10 @@ impl System {
                 continue;
             }
             any_moved = true;
-            if !together {
-                self.solve_node(n);
-                self.mark_waiting(n);
+            match (together, self.links.link) {
+                (true, _) => {}
+                (false, None) => self.solve_alone(n),
+                (false, Some(_)) => self.solve_with_links(n),
             }
         }
         if together && any_moved {
@@ -91,18 +95,31 @@ impl System {
         }
     }
 
-    /// Solves a node, and its links with it, from scratch.
-    fn solve_node(&mut self, n: usize) {
-        self.nodes[n].solved = self.nodes[n].wanted;
-        if self.links.link.is_none() {
-            self.queue_for(n);
-            return;
+    /// Solves a node whose users wait for nothing else, and marks them where it matters.
+    fn solve_alone(&mut self, n: usize) {
+        let Self { nodes, slots, demands, dirty, .. } = self;
+        let node = &mut nodes[n];
+        demands.clear();
+        demands.extend(node.users.iter().map(|cpu| slots[*cpu as usize].memory));
+        (node.wait, node.solved) = (node.memory.for_users(demands).wait(demands), node.wanted);
+        for cpu in &node.users {
+            let slot = &slots[*cpu as usize];
+            let (then, now) = (slot.memory.cpi(slot.wait), slot.memory.cpi(node.wait));
+            if (now - then).abs() > then * QUEUE_NOTICEABLE {
+                mark(slots, dirty, *cpu);
+            }
         }
+    }
+
+    /// The same of a node with its links, from scratch.
+    fn solve_with_links(&mut self, n: usize) {
+        self.nodes[n].solved = self.nodes[n].wanted;
         (0..self.nodes.len()).for_each(|from| self.links.set(from, n, 0.0));
         for _ in 0..ROUNDS {
             self.queue_for(n);
             self.queue_on_the_way_to(n);
         }
+        self.mark_waiting(n);
     }
 
     fn solve_together(&mut self) {
