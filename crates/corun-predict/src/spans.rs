@@ -15,7 +15,8 @@
 //! no larger share than they did.
 //!
 //! Limits: the stretch of a test case is judged by all tasks of the command, so of tests that run at a time it says what they
-//! lost together.
+//! lost together. Of one of them only this holds: where all tasks together were kept from CPUs for less than starves a test, no
+//! test was starved ([`Parts::starved_nobody`]).
 
 use crate::alone::Hints;
 use crate::definitions::NEARLY_ALL;
@@ -143,6 +144,17 @@ impl<'a> Parts<'a> {
     /// stolen it is not known.
     pub fn judge_test(&self, span: &Span) -> Judged {
         self.judge_by(span, |slot| slot.lost_by_test(&self.slots.waits))
+    }
+
+    /// Whether no test of a stretch can have been starved, whichever tasks were its own: all that kept any task of the command from a
+    /// CPU, in every slot that the stretch may reach into, is less than what starves a test of this length.
+    pub fn starved_nobody(&self, span: &Span) -> bool {
+        let (from, until) = (span.earliest_ns as f64, (span.latest_ns + span.length_ns) as f64);
+        let all = self.slots.slots.iter().chain(&self.last).zip(&self.taken_ns);
+        let reached = all.filter(|(slot, _)| slot.end_ns > from && slot.start_ns < until);
+        let kept =
+            |(slot, taken_ns): (&Slot, &f64)| slot.waited_ns + slot.throttled_ns + slot.held_ns + taken_ns;
+        reached.map(kept).sum::<f64>() <= STARVED * span.length_ns as f64
     }
 
     /// `lost_ns`: what a slot lost at least, most likely and at most.

@@ -8,7 +8,7 @@ use crate::unread::Problem;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Clocks that tools read differ by so much from that of the run: they are rounded, and set forward and back.
-const TOLERANCE_NS: i64 = 20_000_000;
+pub(crate) const TOLERANCE_NS: i64 = 20_000_000;
 /// Times that are written with few digits do not sum exactly: such a share of them may be too much.
 const ROUNDED: f64 = 0.002;
 
@@ -169,6 +169,10 @@ pub enum NotPlaced {
     OtherRun,
     /// Several ran at a time, and the tool does not tell when each began.
     AtATime,
+    /// The tool says of one of them that it took longer than there was time.
+    TooLong,
+    /// It is known when it was, but several ran at a time, and what was taken is known only of all of them together.
+    Beside,
 }
 
 /// Things that followed each other, of which only the lengths are known.
@@ -181,11 +185,14 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Things that took `total_ns` together, all between these two instants. They cannot have followed each other if that
-    /// is longer than the time between.
-    pub fn new(from_ns: i64, until_ns: i64, total_ns: i64) -> Result<Sequence, NotPlaced> {
-        let most_ns = until_ns - from_ns + TOLERANCE_NS + (total_ns as f64 * ROUNDED) as i64;
-        if total_ns > most_ns {
+    /// Things that took `total_ns` together, all between these two instants, and `longest_ns` the longest of them. They cannot have
+    /// followed each other if that is longer than the time between.
+    pub fn new(from_ns: i64, until_ns: i64, total_ns: i64, longest_ns: i64) -> Result<Sequence, NotPlaced> {
+        let fits = |ns: i64| ns <= until_ns - from_ns + TOLERANCE_NS + (ns as f64 * ROUNDED) as i64;
+        if !fits(longest_ns) {
+            return Err(NotPlaced::TooLong);
+        }
+        if !fits(total_ns) {
             return Err(NotPlaced::AtATime);
         }
         Ok(Sequence { from_ns, until_ns, before_ns: 0, total_ns })
@@ -266,11 +273,13 @@ mod tests {
 
     #[test]
     fn what_followed_each_other_is_found_as_well_as_the_gaps_allow() {
-        let mut sequence = Sequence::new(100, 160, 50).unwrap();
+        let mut sequence = Sequence::new(100, 160, 50, 30).unwrap();
         let spans = [20, 30].map(|length_ns| sequence.next(length_ns));
         assert_eq!(spans.map(|s| (s.earliest_ns, s.latest_ns)), [(100, 110), (120, 130)]);
-        let mut tight = Sequence::new(0, 50, 50 + 1).unwrap();
+        let mut tight = Sequence::new(0, 50, 51, 51).unwrap();
         assert_eq!(tight.next(51).latest_ns, 0, "rounding is no mistake");
-        assert_eq!(Sequence::new(0, SECOND_NS, 2 * SECOND_NS).err(), Some(NotPlaced::AtATime));
+        let two = |longest_ns| Sequence::new(0, SECOND_NS, 2 * SECOND_NS, longest_ns).err();
+        assert_eq!(two(SECOND_NS), Some(NotPlaced::AtATime));
+        assert_eq!(two(2 * SECOND_NS), Some(NotPlaced::TooLong), "it is one");
     }
 }

@@ -172,9 +172,37 @@ fn a_file_that_cannot_be_annotated_is_refused_with_its_line_and_nothing_is_writt
 
 #[test]
 fn tests_that_ran_at_a_time_are_not_placed_by_their_order() {
-    let text = kept("surefire.xml").replace("time=\"49.5\"", "time=\"1,490.5\"");
+    let text = kept("surefire.xml").replace("time=\"0.5\"", "time=\"40\"");
     let (found, _) = cases(&text, &RUN).unwrap();
     assert!(found.iter().all(|case| case.span == Err(NotPlaced::AtATime)), "{found:?}");
+}
+
+#[test]
+fn a_test_that_took_longer_than_there_was_time_is_not_said_to_have_run_beside_others() {
+    let stamped =
+        "<testsuite timestamp=\"2026-01-02T03:04:06Z\"><testcase name=\"a\" time=\"1,234.5\"/></testsuite>";
+    for text in [kept("surefire.xml").replace("time=\"49.5\"", "time=\"1,490.5\""), stamped.to_owned()] {
+        let (found, _) = cases(&text, &RUN).unwrap();
+        assert!(found.iter().all(|case| case.span == Err(NotPlaced::TooLong)), "{found:?}");
+    }
+}
+
+#[test]
+fn tests_that_have_their_own_stamps_and_ran_at_a_time_are_known_for_that() {
+    let beside = |text: &str| -> Vec<bool> {
+        cases(text, &RUN).unwrap().0.iter().map(|case| case.is_beside).collect()
+    };
+    assert_eq!(beside(&kept("nextest.xml")), [false; 3]);
+    let longer = kept("nextest.xml").replace("time=\"0.250\"", "time=\"0.350\"");
+    assert_eq!(beside(&longer), [true, true, false], "the first ended 60 ms after the second had begun");
+    let suite = |at| {
+        format!(
+            "<testsuite timestamp=\"2026-01-02T03:04:{at}Z\" time=\"5\"><testcase name=\"a\" time=\"4.9\"/></testsuite>"
+        )
+    };
+    let two = |first, second| format!("<testsuites>{}{}</testsuites>", suite(first), suite(second));
+    assert_eq!(beside(&two("06.000", "08.000")), [true; 2], "suites that ran at a time");
+    assert_eq!(beside(&two("06.000", "11.000")), [false; 2]);
 }
 
 /// A JUnit file of so many cases that is nowhere as a whole.

@@ -28,12 +28,14 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Writes a JUnit file of one test that slept for a while and failed, as a runner does.
+/// Writes a JUnit file of two tests that slept for a while, the first of which failed, as a runner does.
 const RUNNER: &str = r#"
     begin=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
-    sleep 0.5
-    echo "<testsuites><testsuite name='s'><testcase name='waits' timestamp='$begin' time='0.5'><failure/></testcase>
-    <testcase name='passes' timestamp='$begin' time='0.5'/></testsuite></testsuites>" > tests.xml"#;
+    sleep 0.3
+    then=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
+    sleep 0.3
+    echo "<testsuites><testsuite name='s'><testcase name='waits' timestamp='$begin' time='0.3'><failure/></testcase>
+    <testcase name='passes' timestamp='$then' time='0.3'/></testsuite></testsuites>" > tests.xml"#;
 
 #[test]
 fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_stays_as_it_is() {
@@ -49,6 +51,28 @@ fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_stays_a
     assert_eq!(report["failed_tests"][0]["name"], "waits");
     let verdict = report["failed_tests"][0]["verdict"].as_str().unwrap();
     assert!(copy.contains(&format!("name=\"corun.verdict\" value=\"{verdict}\"")), "{copy}");
+}
+
+#[test]
+fn of_tests_that_ran_at_the_same_time_nobody_can_tell_which_was_starved() {
+    let folder = tempfile::tempdir().unwrap();
+    // One test sleeps while two tasks of the other one share a CPU: the command waits, and the sleeper does not.
+    let script = r#"
+        cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+        begin=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
+        for n in 1 2; do taskset -c $cpu timeout 1 sh -c 'while :; do :; done' & done
+        sleep 1
+        case="timestamp='$begin' time='1.0'><failure/></testcase>"
+        echo "<testsuites><testsuite name='s'><testcase name='sleeps' $case
+        <testcase name='computes' $case</testsuite></testsuites>" > tests.xml; wait || true"#;
+    verify(folder.path(), &["--junit", "tests.xml", "--json", "v.json"], script, &[]);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let report: Value = serde_json::from_str(&read("v.json")).unwrap();
+    for test in report["failed_tests"].as_array().filter(|tests| tests.len() == 2).unwrap() {
+        assert_eq!(test["verdict"], "cannot tell", "{test}");
+        assert!(test["why"].as_str().unwrap().starts_with("several tests ran at a time"), "{test}");
+    }
+    assert!(!read("tests.corun.xml").contains("corun.stolen_s"), "nobody knows whose it was");
 }
 
 #[test]

@@ -112,6 +112,20 @@ fn but(usual: Does, at: std::ops::Range<usize>, other: Does) -> Vec<Does> {
 }
 
 #[test]
+fn of_tests_that_ran_at_a_time_none_was_starved_where_all_together_lost_less_than_one_may() {
+    let nobody = |judge: &Judge, at, length| judge.parts().unwrap().starved_nobody(&span(at, 0, length));
+    let a_little = Does { computes: 94, stolen: 6, ..SLEEPS };
+    let judge = judge_of(&but(COMPUTES, 3..4, a_little), None);
+    assert!(nobody(&judge, 0, 250) && nobody(&judge, 250, 200), "6 ms of 200");
+    assert!(!nobody(&judge, 390, 50), "6 ms of 50, should all of them have been in its last 10");
+    assert!(!nobody(&judge_of(&[STARVES; 10], None), 0, 900));
+    let queues = Does { computes: 70, queued: 30, ..SLEEPS };
+    assert!(!nobody(&judge_of(&[queues; 10], None), 0, 900), "tests crowd each other");
+    let throttled = Does { computes: 50, throttled: 50, ..SLEEPS };
+    assert!(!nobody(&judge_of(&[throttled; 10], None), 0, 900));
+}
+
+#[test]
 fn an_iteration_is_judged_by_its_own_span_and_not_by_the_whole_run() {
     let judge = judge_of(&but(COMPUTES, 3..5, STARVES), None);
     let of = |at, length| judged(&judge, span(at, 0, length));

@@ -241,6 +241,10 @@ fn not_placed(why: NotPlaced) -> &'static str {
         NotPlaced::NoTime => "the file does not say how long it took",
         NotPlaced::OtherRun => "it ran outside the run that corun watched",
         NotPlaced::AtATime => "several tests ran at a time, and the file does not say when each began",
+        NotPlaced::TooLong => "the file says of a test that it took longer than there was time",
+        NotPlaced::Beside => {
+            "several tests ran at a time, and what was taken is known only of all of them together"
+        }
     }
 }
 
@@ -300,8 +304,12 @@ mod tests {
             Judged { unsure: Some(Unsure::Unwatched), ..judged(Cause::CannotTell(Unsure::Unwatched)) };
         let properties = properties_of(Ok((&unwatched, &SPAN)));
         assert_eq!(properties.iter().map(|p| p.0).collect::<Vec<_>>(), ["corun.verdict", "corun.why"]);
-        let not_placed = properties_of(Err(NotPlaced::AtATime));
-        assert_eq!(of(&not_placed, "corun.verdict").as_deref(), Some("cannot tell"));
+        for why in [NotPlaced::AtATime, NotPlaced::Beside] {
+            let not_placed = properties_of(Err(why));
+            assert_eq!(of(&not_placed, "corun.verdict").as_deref(), Some("cannot tell"));
+            assert!(of(&not_placed, "corun.why").unwrap().starts_with("several tests ran at a time, and "));
+            assert_eq!(of(&not_placed, "corun.stolen_s"), None, "of all of them together");
+        }
     }
 
     #[test]

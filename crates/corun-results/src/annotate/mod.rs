@@ -1,14 +1,16 @@
 //! JUnit files of test runners: each test case with where in the run it was, and properties put into it.
 //!
-//! The file is read twice, as a stream: once to see whether it is whole and how the times of a suite add up, and once to write.
+//! The file is read three times, as a stream: to see whether it is whole and how the times of a suite add up, to see which cases ran
+//! at the same time ([`crowd`]), and to write.
 //! What is written is the file's own bytes with properties between them, so nothing else can change. Nothing is written of a file
-//! that is damaged. What is kept in memory is one text of it at a time and a few numbers for every suite.
+//! that is damaged. What is kept in memory is one text of it at a time and a few numbers for every suite and case.
 //!
 //! Where a test case was comes, best first, from its own `timestamp`; from the `timestamp` and `time` of its suite and the `time`
 //! of all cases in it; or from the run's beginning and end. The latter two need cases that ran one after another
 //! ([`crate::when::Sequence`]).
 
 mod cases;
+mod crowd;
 mod splice;
 
 pub(crate) use splice::attribute;
@@ -16,6 +18,7 @@ pub(crate) use splice::attribute;
 use crate::unread::{Problem, Unread};
 use crate::when::{other_clock, stamped, NotPlaced, Run, Sequence, Span, Stamp};
 use cases::{Found, Seen};
+use crowd::Crowd;
 use splice::Splice;
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -30,6 +33,8 @@ pub struct Case {
     pub has_failed: bool,
     /// Where in the run it was.
     pub span: Result<Span, NotPlaced>,
+    /// Whether another one ran at the same time.
+    pub is_beside: bool,
 }
 
 /// A property: its name and its value.
@@ -69,7 +74,18 @@ pub fn annotate<R: BufRead>(
         return Err(problem.at(file, line));
     }
     first_pass.refuse().map_err(|problem| problem.of(file))?;
-    let mut sequences = first_pass.sequences(run);
+    let sequences = first_pass.sequences(run);
+    let mut ran = Vec::new();
+    let mut at = sequences.clone();
+    let walked = cases::walk(opened()?, |seen| {
+        if let Seen::Case(found) = seen {
+            ran.extend(place(&found, &mut at, run));
+        }
+        Ok(())
+    });
+    walked.map_err(|(problem, _)| problem.of(file))?;
+    let crowd = Crowd::of(ran.into_iter());
+    let mut at = sequences;
     let mut splice = Splice::new(opened()?, out);
     let mut done = Annotated::default();
     let walked = cases::walk(opened()?, |seen| {
@@ -77,8 +93,9 @@ pub fn annotate<R: BufRead>(
             Seen::Case(found) => found,
             Seen::Suite { .. } | Seen::MadeByGo => return Ok(()),
         };
-        let span = place(&found, &mut sequences, run);
-        let case = Case { name: found.name(), has_failed: found.has_failed, span };
+        let span = place(&found, &mut at, run);
+        let is_beside = span.as_ref().is_ok_and(|span| crowd.is_around(span));
+        let case = Case { name: found.name(), has_failed: found.has_failed, span, is_beside };
         done.cases += 1;
         done.failed += u64::from(case.has_failed);
         done.placed += u64::from(case.span.is_ok());
@@ -175,13 +192,16 @@ struct Suite {
     time_ns: Option<i64>,
     /// How long its cases without a stamp took together; `None`: not all of them say.
     total_ns: Option<i64>,
+    /// The longest of them.
+    longest_ns: i64,
 }
 
 impl FirstPass {
     fn see(&mut self, seen: Seen, run: &Run) {
         let stamp = match seen {
             Seen::Suite { stamp, time_ns } => {
-                self.suites.push(Suite { stamp: stamp.as_ref().map(|s| s.1), time_ns, total_ns: Some(0) });
+                let begun = stamp.as_ref().map(|s| s.1);
+                self.suites.push(Suite { stamp: begun, time_ns, total_ns: Some(0), longest_ns: 0 });
                 stamp
             }
             Seen::Case(found) => {
@@ -189,6 +209,7 @@ impl FirstPass {
                 self.has_times |= found.time_ns.is_some();
                 if let (None, Some(suite)) = (&found.stamp, self.suites.get_mut(found.suite)) {
                     suite.total_ns = suite.total_ns.zip(found.time_ns).map(|(a, b)| a.saturating_add(b));
+                    suite.longest_ns = found.time_ns.map_or(0, |ns| ns.max(suite.longest_ns));
                 }
                 found.stamp
             }
@@ -236,6 +257,7 @@ impl FirstPass {
         };
         // Without stamps, the cases of all suites follow each other in the run.
         let all_ns: i64 = self.suites.iter().filter_map(|s| s.total_ns).fold(0, i64::saturating_add);
+        let longest_ns = self.suites.iter().map(|s| s.longest_ns).max().unwrap_or(0);
         let mut sequences = Vec::new();
         let mut before_ns = 0_i64;
         for suite in &self.suites {
@@ -244,11 +266,11 @@ impl FirstPass {
             sequences.push(total_ns.and_then(|total_ns| {
                 let (mut from_ns, mut until_ns) = between(suite)?;
                 if !is_stamped {
-                    Sequence::new(run.begin_ns, run.end_ns, all_ns)?;
+                    Sequence::new(run.begin_ns, run.end_ns, all_ns, longest_ns)?;
                     from_ns = from_ns.saturating_add(before_ns);
                     until_ns = until_ns.saturating_sub(all_ns - before_ns - total_ns);
                 }
-                Sequence::new(from_ns, until_ns, total_ns)
+                Sequence::new(from_ns, until_ns, total_ns, suite.longest_ns)
             }));
             if !is_stamped {
                 before_ns = before_ns.saturating_add(suite.total_ns.unwrap_or(0));

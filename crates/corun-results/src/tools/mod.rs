@@ -192,11 +192,13 @@ impl Results {
 /// The iterations of runs that followed each other.
 fn sequence(runs: &[&ToolRun], from_ns: i64, until_ns: i64) -> Result<Sequence, NotPlaced> {
     let lengths = runs.iter().flat_map(|run| &run.iterations).map(|i| i.lasted_ns);
-    let mut total_ns = 0_i64;
+    let (mut total_ns, mut longest_ns) = (0_i64, 0);
     for length_ns in lengths {
-        total_ns = total_ns.saturating_add(length_ns.ok_or(NotPlaced::NoTime)?);
+        let length_ns = length_ns.ok_or(NotPlaced::NoTime)?;
+        total_ns = total_ns.saturating_add(length_ns);
+        longest_ns = length_ns.max(longest_ns);
     }
-    Sequence::new(from_ns, until_ns, total_ns)
+    Sequence::new(from_ns, until_ns, total_ns, longest_ns)
 }
 
 /// Those of a run that has a stamp.

@@ -7,7 +7,7 @@ use corun_report::output::write_file_by;
 use corun_report::verify::parts::{case_verdict, is_close, Benchmark, Iteration};
 use corun_results::output::Tested;
 use corun_results::tools::Benchmark as Named;
-use corun_results::{annotate, Annotated, Life, Problem, Results, Run, Span, Unread};
+use corun_results::{annotate, Annotated, Life, NotPlaced, Problem, Results, Run, Span, Unread};
 use corun_session::verify::Verified;
 use std::fs::File;
 use std::io::{BufReader, Error};
@@ -141,7 +141,14 @@ impl<'a> Watched<'a> {
                 if !case.has_failed && !case.span.as_ref().is_ok_and(is_close) {
                     return Vec::new();
                 }
-                let judged = case.span.map(|span| (self.parts.judge_test(&self.on_host(&span)), span));
+                let judged = case.span.and_then(|span| {
+                    let at = self.on_host(&span);
+                    // The ledger is that of all tests that ran then.
+                    match case.is_beside && !self.parts.starved_nobody(&at) {
+                        true => Err(NotPlaced::Beside),
+                        false => Ok((self.parts.judge_test(&at), span)),
+                    }
+                });
                 let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
                 let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
                 let found = case_verdict(&case.name, case.has_failed, judged, culprit);
