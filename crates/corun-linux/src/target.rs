@@ -13,6 +13,7 @@ use crate::program;
 use crate::root::{ReadError, Root};
 use corun_model::TenantKind;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -183,6 +184,12 @@ pub enum TargetError {
         /// The paths that match, at most eight of them.
         candidates: Vec<String>,
     },
+    /// The cgroup at the top of a tree.
+    #[error("`{name}` is the root cgroup, which all processes here are in; watch everybody with --all, or name a cgroup below it")]
+    RootCgroup {
+        /// What was asked for.
+        name: String,
+    },
     /// There is no such virtual machine.
     #[error("no virtual machine `{name}` runs here; {}", running_vms(running))]
     NoVm {
@@ -263,7 +270,11 @@ impl Subject {
         if cgroups.trees().is_empty() {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
-        let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
+        let wanted = if name.starts_with('/') && name.bytes().all(|b| b == b'/') {
+            "/"
+        } else {
+            name.trim_end_matches('/')
+        };
         // As a tenant's key has it.
         let wanted = ["cgroup:", "unit:"].iter().find_map(|kind| wanted.strip_prefix(kind)).unwrap_or(wanted);
         let none = || TargetError::NoCgroup { name: name.to_owned(), listers: listers(root, &cgroups) };
@@ -271,19 +282,23 @@ impl Subject {
             // An unset variable, say: not everybody.
             return Err(none());
         }
+        let root_cgroup = || TargetError::RootCgroup { name: name.to_owned() };
+        // A folder may be named by any path that leads to it, `cpu` by that of `cpu,cpuacct`.
+        let given = Path::new(wanted).is_absolute().then(|| file_id(root, Path::new(wanted))).flatten();
         let pods = pods::keys(root, wanted);
         let is_meant = |path: &str| is_called(path, wanted) || pods.iter().any(|key| is_called(path, key));
         for tree in cgroups.by_telling() {
             let nodes = cgroups.walk(tree)?;
-            let exact = nodes
-                .iter()
-                .find(|n| n.path == wanted || tree.folder(&n.path).is_some_and(|f| f.as_os_str() == wanted));
+            let device = file_id(root, &tree.mount).map(|(device, _)| device);
+            let is_given = |n: &cgroup::Node| given.is_some_and(|(of, id)| Some(of) == device && id == n.id);
+            let exact = nodes.iter().find(|n| n.path == wanted || is_given(n));
             let found = match exact {
                 Some(node) => vec![node],
                 None => topmost(nodes.iter().filter(|n| is_meant(&n.path)).collect()),
             };
             match found[..] {
                 [] => {}
+                [node] if node.path == "/" => return Err(root_cgroup()),
                 [node] => {
                     return Ok(Subject::Cgroup {
                         mount: tree.mount.clone(),
@@ -298,8 +313,16 @@ impl Subject {
                 }
             }
         }
-        Err(none())
+        // Where trees of version 1 are mounted, they are in one folder.
+        let holds = |tree: &cgroup::Tree| !tree.is_v2() && tree.mount.parent() == Some(Path::new(wanted));
+        Err(if wanted == "/" || cgroups.trees().iter().any(holds) { root_cgroup() } else { none() })
     }
+}
+
+/// The device and the number of a file.
+fn file_id(root: &Root, path: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(root.path(path)).ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 /// Processes that are to be a tenant each, with their descendants; of two that descend from one another the outer one first, so

@@ -126,6 +126,10 @@ fn the_exit_status_is_the_commands_own() {
 fn bad_input_is_one_sentence_and_exit_code_2() {
     is_refused(&["-p", "4194303"], "no process 4194303");
     is_refused(&["--cgroup", "no-such-thing.service"], "no-such-thing.service");
+    is_refused(
+        &["--cgroup", "/"],
+        "is the root cgroup, which all processes here are in; watch everybody with --all",
+    );
     is_refused(&["--vm", "no-such-vm"], "no virtual machine `no-such-vm`");
     is_refused(&["--", "/no/such/program"], "/no/such/program");
     is_refused(&["--", "/"], "/");

@@ -94,7 +94,27 @@ fn a_cgroup_is_found_by_path_by_folder_by_its_end_and_by_its_name() {
         assert_eq!(find(name), docker, "{name}");
     }
     assert_eq!(find("machine-qemu-1-vm1.scope"), r"/machine.slice/machine-qemu\x2d1\x2dvm1.scope");
-    assert_eq!(find("/"), "/");
+}
+
+#[test]
+fn a_cgroup_is_found_by_any_path_to_its_folder_and_the_root_is_refused_by_each_of_its_own() {
+    let m = Made::new();
+    m.put("/cgroup/systemd/b/tasks", "");
+    std::os::unix::fs::symlink("systemd", m.root().path("/cgroup/named")).unwrap();
+    let find = |name: &str| path_of(Subject::cgroup(&m.root(), name));
+    for name in ["/cgroup/systemd/b", "/cgroup/named/b/", "/b"] {
+        assert_eq!(find(name), "/b", "{name}");
+    }
+    for name in
+        ["/", "//", "/sys/fs/cgroup", "/sys/fs/cgroup/", "/cgroup/systemd", "/cgroup/named", "/cgroup"]
+    {
+        let said = find(name);
+        assert!(
+            said.contains("is the root cgroup, which all processes here are in; watch"),
+            "{name}: {said}"
+        );
+    }
+    assert!(find("/sys/fs").starts_with("no cgroup"), "it holds no trees of version 1");
 }
 
 #[test]
@@ -141,7 +161,7 @@ fn a_cgroup_that_is_empty_goes_on_and_one_that_was_removed_is_over() {
     m.put("/sys/fs/cgroup/a/cgroup.events", "populated 0\nfrozen 0\n");
     m.put("/cgroup/systemd/b/cgroup.procs", "");
     m.put("/cgroup/systemd/b/c/cgroup.procs", "7\n");
-    let [a, b, all] = ["/a", "/b", "/"].map(|name| Subject::cgroup(&m.root(), name).unwrap());
+    let [a, b] = ["/a", "/b"].map(|name| Subject::cgroup(&m.root(), name).unwrap());
     let is = |subject: &Subject| (subject.is_deserted(&m.root()), subject.is_removed(&m.root()));
     assert_eq!([is(&a), is(&b)], [(true, false), (false, false)], "who is below it is in it");
     m.put("/sys/fs/cgroup/a/cgroup.events", "populated 1\nfrozen 0\n");
@@ -150,7 +170,7 @@ fn a_cgroup_that_is_empty_goes_on_and_one_that_was_removed_is_over() {
     std::fs::remove_dir_all(m.root().path("/sys/fs/cgroup/a")).unwrap();
     std::fs::remove_dir_all(m.root().path("/cgroup/systemd/b")).unwrap();
     assert!([&a, &b].iter().all(|subject| subject.is_removed(&m.root())));
-    assert!(!all.is_removed(&m.root()) && !Subject::All.is_removed(&m.root()));
+    assert!(!Subject::All.is_removed(&m.root()));
 }
 
 #[test]
