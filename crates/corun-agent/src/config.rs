@@ -55,7 +55,8 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Ring {
-    /// Its folder.
+    /// Its folder; empty: the file does not name it, and somebody else must.
+    #[serde(default)]
     pub folder: PathBuf,
     /// The most that it takes on the disk.
     #[serde(default = "default_size", deserialize_with = "written_bytes", serialize_with = "as_size")]
@@ -69,7 +70,8 @@ pub struct Ring {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Otlp {
-    /// Where it listens.
+    /// Where it listens; empty: the file does not say it, and somebody else must.
+    #[serde(default)]
     pub url: String,
     /// How often metrics are exported.
     #[serde(
@@ -124,6 +126,15 @@ fn as_size<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
     })
 }
 
+/// What the command line says, so that a file need not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flags {
+    /// The ring's folder.
+    pub ring: bool,
+    /// The collector's URL.
+    pub otlp: bool,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -161,13 +172,22 @@ impl Otlp {
 }
 
 impl Config {
-    /// Reads the text of a file.
+    /// Reads the text of a file, which need not say what flags do.
     ///
     /// # Errors
     /// The line at fault, from 1, and one sentence.
-    pub fn parse(text: &str) -> Result<Config, (usize, String)> {
+    pub fn parse(text: &str, flags: Flags) -> Result<Config, (usize, String)> {
         let config: Config = read_toml(text)?;
-        config.check().map_err(|(key, what)| (line_of(key, text), what))
+        let mut whole = config.clone();
+        if let Some(ring) =
+            whole.ring.as_mut().filter(|ring| flags.ring && ring.folder.as_os_str().is_empty())
+        {
+            ring.folder = "/".into();
+        }
+        if let Some(otlp) = whole.otlp.as_mut().filter(|otlp| flags.otlp && otlp.url.is_empty()) {
+            otlp.url = "http://localhost".into();
+        }
+        whole.check().map(|_| config).map_err(|(key, what)| (line_of(key, text), what))
     }
 
     /// Whether an agent can work like this.
@@ -183,6 +203,8 @@ impl Config {
         let of_tasks = self.max_tasks.is_none_or(|n| (64..=4_194_304).contains(&n));
         must("max-tasks", of_tasks, "max-tasks is 64 to 4194304")?;
         if let Some(ring) = &self.ring {
+            let is_named = !ring.folder.as_os_str().is_empty();
+            must("ring.folder", is_named, "`folder` is missing; give it, or --ring FOLDER")?;
             let least = crate::ring::LEAST_BYTES;
             let what = format!("size is at least {}KiB", least >> 10);
             must("ring.size", ring.size >= least, &what)?;
@@ -191,6 +213,7 @@ impl Config {
             must("ring.interval", hour, "interval is at most 1h; give one such as \"5s\"")?;
         }
         if let Some(otlp) = &self.otlp {
+            must("otlp.url", !otlp.url.is_empty(), "`url` is missing; give it, or --otlp URL")?;
             let of_interval = 1_000_000_000..=3_600_000_000_000;
             let is_of_it = of_interval.contains(&otlp.interval);
             must("otlp.interval", is_of_it, "otlp.interval is 1s to 1h; give one such as \"60s\"")?;
@@ -228,6 +251,9 @@ fn line_of(key: &str, text: &str) -> usize {
             }
         }
         let given = line.split('=').next().unwrap_or_default().trim();
+        if inside.is_empty() && given.split_once('.').is_some_and(|(of, _)| of == table) {
+            of_table = at + 1;
+        }
         if (inside == table && given == key) || (inside.is_empty() && given == format!("{table}.{key}")) {
             return at + 1;
         }
@@ -247,9 +273,9 @@ mod tests {
         let with_both = Config { otlp: Some(otlp), ..with_ring.clone() };
         for config in [Config::default(), with_ring, with_both] {
             let text = config.text().unwrap();
-            assert_eq!(Config::parse(&text).unwrap(), config, "{text}");
+            assert_eq!(Config::parse(&text, Flags::default()).unwrap(), config, "{text}");
         }
-        assert_eq!(Config::parse("").unwrap(), Config::default());
+        assert_eq!(Config::parse("", Flags::default()).unwrap(), Config::default());
     }
 
     #[test]
@@ -290,11 +316,12 @@ mod tests {
                 4,
                 "interval is at least the window",
             ),
-            ("[ring]\nsize = \"1MiB\"\n", 1, "`folder` is missing"),
+            ("[ring]\nsize = \"1MiB\"\n", 1, "`folder` is missing; give it, or --ring FOLDER"),
+            ("ring.size = \"1MiB\"\n", 1, "`folder` is missing; give it, or --ring FOLDER"),
             ("[otlp]\nurl = \"collector:4318\"\n", 2, "does not begin with http://"),
             ("[otlp]\nurl = \"https://c:4318\"\n", 2, "is encrypted"),
             ("otlp.url = \"here\"\n", 1, "does not begin with http://"),
-            ("otlp = { url = \"\" }\n", 1, "is no URL"),
+            ("otlp = { url = \"\" }\n", 1, "`url` is missing"),
             ("[otlp]\ninterval = \"9s\"\n", 1, "`url` is missing"),
             ("[otlp]\nurl = \"http://c\"\ngzip = true\n", 3, "unknown field `gzip`"),
             (
@@ -309,7 +336,7 @@ mod tests {
             ),
             ("[otlp]\nurl = \"http://c\"\nheaders = { a = \"b\\n\" }\n", 3, "has a value that HTTP"),
         ] {
-            let (at, said) = Config::parse(text).unwrap_err();
+            let (at, said) = Config::parse(text, Flags::default()).unwrap_err();
             assert!(said.contains(what), "{text}: {said}");
             assert_eq!(at, line, "{text}: {said}");
         }

@@ -161,6 +161,33 @@ fn a_wrong_configuration_is_refused_with_its_file_and_line() {
 }
 
 #[test]
+fn a_file_need_not_name_what_flags_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    let path = file.to_str().unwrap();
+    let flags: [&str; 4] = ["--ring", "/r", "--otlp", "http://c:4318"];
+    let printed = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = run(&[&["agent", "--config", path, "--print-config"], &flags[..]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = "ring.size = \"16MiB\"\notlp.interval = \"9s\"\n";
+    let said = printed(text);
+    for part in ["folder = \"/r\"", "size = \"16MiB\"", "url = \"http://c:4318\"", "interval = \"9s\""] {
+        assert!(said.contains(part), "{said}");
+    }
+    is_refused(
+        &["agent", "--config", path, "--ring", "/r"],
+        &["agent.toml:2: `url` is missing; give it, or --otlp"],
+    );
+    is_refused(
+        &["agent", "--config", path, "--otlp", "http://c"],
+        &["agent.toml:1: `folder` is missing; give it, or"],
+    );
+}
+
+#[test]
 fn no_url_of_a_collector_is_refused_before_anything_begins() {
     for (url, words) in [
         ("localhost:4318", "does not begin with http://; give a URL such as"),

@@ -5,7 +5,7 @@ use crate::lines;
 use crate::reading;
 use crate::usage::Usage;
 use corun_agent::agent::{self, Caller};
-use corun_agent::config::{Config, Otlp, Ring};
+use corun_agent::config::{Config, Flags, Otlp, Ring};
 use corun_report::output::print;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ pub struct Args {
 impl Args {
     /// The configuration: the file's, and what flags say instead.
     fn effective(&self) -> Result<Config, String> {
+        let flags = Flags { ring: self.ring.is_some(), otlp: self.otlp.is_some() };
+        let read = |path| read(path, flags);
         let config = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
         let ring = match (&self.ring, config.ring) {
             (Some(folder), Some(ring)) => Some(Ring { folder: folder.clone(), ..ring }),
@@ -74,10 +76,10 @@ impl Args {
     }
 }
 
-fn read(path: &Path) -> Result<Config, String> {
+fn read(path: &Path, flags: Flags) -> Result<Config, String> {
     let text = reading::text_of(path);
     let text = text.map_err(|e| format!("cannot read {}: {}", path.display(), reading::why(&e)))?;
-    Config::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
+    Config::parse(&text, flags).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
 }
 
 /// Runs the verb.
