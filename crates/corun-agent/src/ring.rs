@@ -42,6 +42,9 @@ pub enum RingError {
         /// Its format.
         format: u32,
     },
+    /// Somebody removed it, or moved it away, while it was written.
+    #[error("somebody has removed the ring {}, or its newest segment; it is made anew", .0.display())]
+    Removed(PathBuf),
     /// Too small to hold anything.
     #[error("a ring of {0} bytes is too small; give it at least {least}", least = writer::LEAST_BYTES)]
     TooSmall(u64),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A ring has this many segments once it is full: so much of it goes at a time.
@@ -20,8 +20,8 @@ const MOST_OF_SEGMENT: u64 = 64 << 20;
 /// Writes a ring, alone.
 pub struct Writer {
     folder: PathBuf,
-    /// Locked for as long as this lives.
-    _lock: File,
+    /// Locked for as long as the ring is where it was made; `None`: it is to be made anew.
+    lock: Option<File>,
     /// What each segment begins with.
     first: Vec<u8>,
     bytes: u64,
@@ -52,7 +52,7 @@ impl Writer {
         let segment_bytes = (bytes / SEGMENTS).min(MOST_OF_SEGMENT) / FRAME as u64 * FRAME as u64;
         let mut writer = Writer {
             folder: folder.to_owned(),
-            _lock: lock,
+            lock: Some(lock),
             first,
             bytes,
             segment_bytes,
@@ -78,11 +78,16 @@ impl Writer {
         self.older.iter().map(|(_, length)| length).sum::<u64>() + current
     }
 
-    /// Writes an entry. When this returns it is on the disk; when it fails the ring is as it was before.
+    /// Writes an entry. When this returns it is on the disk; when it fails the ring is as it was before. A ring that somebody has
+    /// removed is made anew by the entry after the one that notices.
     ///
     /// # Errors
-    /// [`RingError`]: it is larger than a segment, or the disk does not take it.
+    /// [`RingError`]: it is larger than a segment, the disk does not take it, or the ring is not there any more.
     pub fn append(&mut self, payload: &[u8]) -> Result<(), RingError> {
+        self.notice_removal()?;
+        if self.lock.is_none() {
+            *self = Writer::open(&self.folder, self.bytes, self.first.clone())?;
+        }
         let (bytes, first) = (framed(payload.len()), framed(self.first.len()));
         let most = self.segment_bytes - HEADER as u64;
         if bytes + first > most {
@@ -94,6 +99,24 @@ impl Writer {
         let current = self.current.as_mut().expect("a segment has begun");
         let path = self.folder.join(segment_name(current.number));
         current.append(payload).map_err(RingError::io("write to", &path))
+    }
+
+    /// A file that was removed or moved away still takes what is written to it, and nobody can read that.
+    fn notice_removal(&mut self) -> Result<(), RingError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let path = self.folder.join(segment_name(current.number));
+        let is_there = match (fs::metadata(&path), current.file.metadata()) {
+            (Ok(named), Ok(open)) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
+            (Err(e), _) => e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::NotADirectory,
+            (_, Err(_)) => true,
+        };
+        if is_there {
+            return Ok(());
+        }
+        self.current = None;
+        self.older.clear();
+        self.lock = None;
+        Err(RingError::Removed(self.folder.clone()))
     }
 
     /// Goes on in the newest segment, if it is whole: an agent that starts often would else use up the ring.

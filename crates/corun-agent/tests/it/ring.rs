@@ -54,6 +54,34 @@ fn newest(folder: &Path) -> PathBuf {
 }
 
 #[test]
+fn a_ring_that_is_removed_while_it_is_written_loses_an_entry_says_so_and_is_made_anew() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("ring");
+    let removals: [&dyn Fn(); 3] = [
+        &|| fs::remove_dir_all(&folder).unwrap(),
+        &|| fs::rename(&folder, above.path().join("elsewhere")).unwrap(),
+        &|| fs::remove_file(newest(&folder)).unwrap(),
+    ];
+    let mut ring = open(&folder);
+    for remove in removals {
+        ring.append(&entry(0)).unwrap();
+        remove();
+        let noticed = ring.append(&entry(1));
+        assert!(matches!(noticed, Err(RingError::Removed(_))), "{noticed:?}");
+        ring.append(&entry(2)).unwrap();
+        assert_eq!(numbers(&read(&folder).0), [2]);
+        assert!(ring.used() <= SMALL);
+    }
+    // Where it cannot be made it is tried again.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    assert!(ring.append(&entry(3)).is_err() && ring.append(&entry(4)).is_err());
+    fs::remove_file(&folder).unwrap();
+    ring.append(&entry(5)).unwrap();
+    assert_eq!(numbers(&read(&folder).0), [5]);
+}
+
+#[test]
 fn what_is_written_is_read_back_and_a_time_is_cut_out_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = open(folder.path());
