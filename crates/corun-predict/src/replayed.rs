@@ -109,7 +109,7 @@ impl Replayer {
         for op in transcript.program.scripts.iter().flat_map(|s| &s.ops) {
             match op {
                 Op::Wait(_) => waits += 1,
-                Op::Compute { ns, beside_ns: beside } => {
+                Op::Compute { ns, beside_ns: beside, .. } => {
                     (compute_ns, beside_ns) = (compute_ns + ns, beside_ns + beside);
                 }
                 _ => {}

@@ -36,7 +36,7 @@ fn op(does: Does) -> Op {
     let sleep =
         |lasted_ns, until_ns, ends| Op::Outside(Outside { ends, ..Outside::sleep(lasted_ns, until_ns) });
     match does {
-        Computes(ms) => Op::Compute { ns: ns(ms), beside_ns: 0 },
+        Computes(ms) => Op::Compute { ns: ns(ms), beside_ns: 0, queued_ns: 0 },
         SleepsFor(ms) => sleep(ns(ms), 0, Ends::AfterItsLength),
         SleepsUntil(ms) => sleep(0, ns(ms), Ends::AtItsTime),
         Waits(wait) => Op::Wait(wait),
@@ -63,10 +63,8 @@ impl Situation {
             process: 1,
             leads: ix == 0,
             may: CpuMask(*may),
-            budget: None,
-            ends_with: None,
-            wanted_ns: 0,
             ops: does.iter().copied().map(op).collect(),
+            ..Script::default()
         });
         let scripts: Vec<Script> = scripts.collect();
         let first = (0..scripts.len()).collect();

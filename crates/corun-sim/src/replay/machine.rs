@@ -502,7 +502,7 @@ impl<'a> Machine<'a> {
                 Op::Compute { .. } | Op::Outside(_) if self.tasks[ix].is_over => {}
                 Op::Outside(Outside { may_look: Some(likely), .. }) if self.conditions.looks(*likely) => {}
                 Op::Looks(_, likely) if !self.conditions.looks(*likely) => {}
-                Op::Compute { ns, beside_ns } => {
+                Op::Compute { ns, beside_ns, .. } => {
                     let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
                     self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
                     if self.conditions.shares_work && self.has_helper(ix) {

@@ -17,7 +17,9 @@
 //! where that is open, and for what comes from outside the program, both are tried. Who only looks around now and then, for as long as
 //! the program takes, keeps nobody (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity
 //! or budget comes at its time where somebody else changed it, and when the task has got so far where the program did; where the log
-//! does not tell, the first is likely and both are tried. Budgets are filled up when they were (`refilling`). CPUs come and go at their times, as closely as these are known. Queueing is made anew.
+//! does not tell, the first is likely and both are tried. Budgets are filled up when they were (`refilling`). A program that keeps timers
+//! itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times, as closely as these are
+//! known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came
@@ -60,7 +62,7 @@ const YIELDS: f64 = 1_000.0;
 
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
-    /// CPUs came and went, who changed limits, and whether siblings share their work. `conditions.either`, `conditions.switches`,
+    /// CPUs came and went, who changed limits, whether siblings share their work, and what was due when. `conditions.either`, `conditions.switches`,
     /// `conditions.changed_by`, `conditions.looks` and `conditions.shares_work` are not looked at.
     ///
     /// # Errors
@@ -85,22 +87,29 @@ impl Transcript {
             );
         }
         let ops = || self.program.scripts.iter().flat_map(|script| &script.ops);
-        if ops().any(|op| matches!(op, Op::Looks(..))) {
-            others.extend([true, false].map(|looks| Conditions { looks: Some(looks), ..by_length }));
-        }
+        // What is likely of all of them is replayed anyway.
+        let is_any = |likely: bool| ops().any(|op| matches!(op, Op::Looks(_, is) if *is == likely));
+        let looks = [true, false].into_iter().filter(|looks| is_any(!looks));
+        others.extend(looks.map(|looks| Conditions { looks: Some(looks), ..by_length }));
         if ops().any(|op| matches!(op, Op::Limit(change) if change.by.is_none())) {
             others.push(Conditions { changed_by: By::Itself, ..by_length });
         }
         let run = |conditions: &Conditions| machine::run(&self.program, conditions);
         let shared = run(&Conditions { shares_work: true, ..by_length })?;
+        let in_time = self.program.as_if_in_time();
+        let in_time = in_time.map(|in_time| machine::run(&in_time, &by_length)).transpose()?;
+        // Nobody is later alone.
+        let in_time = in_time.map(|ns| ns.min(self.lasted_ns));
         let (by_length, by_time) = (run(&by_length)?, run(&by_time)?);
         let mut all = others.iter().map(run).collect::<Result<Vec<u64>, NoReplay>>()?;
-        all.extend([by_length, by_time, shared]);
+        all.extend([by_length, by_time, shared].into_iter().chain(in_time));
         let kept = (by_length as f64 + by_time as f64) / 2.0;
         let gained = (kept - shared as f64).max(0.0);
+        let late = kept - pools::share_of_work(&self.program.scripts) * gained;
+        let likely = in_time.map_or(late, |in_time| (late + in_time as f64) / 2.0);
         Ok(Alone {
             least_ns: all.iter().copied().min().unwrap_or(0),
-            likely_ns: (kept - pools::share_of_work(&self.program.scripts) * gained) as u64,
+            likely_ns: likely as u64,
             most_ns: all.iter().copied().max().unwrap_or(0),
         })
     }

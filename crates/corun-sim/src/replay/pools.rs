@@ -51,7 +51,7 @@ mod tests {
         let script = |&(ns, wanted_ns): &(u64, u64)| Script {
             process: 1,
             wanted_ns,
-            ops: vec![Op::Compute { ns, beside_ns: 0 }],
+            ops: vec![Op::Compute { ns, beside_ns: 0, queued_ns: 0 }],
             ..Script::default()
         };
         share_of_work(&threads.iter().map(script).collect::<Vec<_>>())

@@ -49,6 +49,8 @@ pub struct Script {
     pub ends_with: Option<Ix>,
     /// How long it waited for a CPU, in nanoseconds.
     pub wanted_ns: u64,
+    /// Whether it may have been late for timers that do not show.
+    pub may_be_late: bool,
     /// What it does.
     pub ops: Vec<Op>,
 }
@@ -62,6 +64,8 @@ pub enum Op {
         ns: u64,
         /// For how much of it another task of its process wanted a CPU in vain: it may have spun, waiting for that.
         beside_ns: u64,
+        /// How long it waited for a CPU before, in nanoseconds.
+        queued_ns: u64,
     },
     /// It ends that wait of another task.
     Wake(Ix, u32),
@@ -117,8 +121,10 @@ pub struct Outside {
     pub until_ns: u64,
     /// What decides when it is over.
     pub ends: Ends,
-    /// Whether the task had said until when it would sleep.
+    /// Whether the task had said until when it would sleep, or wait at most.
     pub is_sleep: bool,
+    /// Whether it waited for something else, and that long at most.
+    pub is_limit: bool,
     /// It may have been a look at what others had done, and no time of its own: whether that is likely.
     pub may_look: Option<bool>,
 }
@@ -126,7 +132,7 @@ pub struct Outside {
 impl Outside {
     /// A sleep that took so long and was over then, in nanoseconds, of which no more is known yet.
     pub fn sleep(lasted_ns: u64, until_ns: u64) -> Outside {
-        Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true, may_look: None }
+        Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true, is_limit: false, may_look: None }
     }
 }
 
@@ -146,6 +152,27 @@ impl Script {
     pub fn compute_ns(&self) -> u64 {
         self.ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
     }
+}
+
+impl ScriptedProgram {
+    /// The same, but what tasks that may have been late did when they came to it was due only then: while they waited for a CPU, they would
+    /// have waited anyway. `None`: no task may have been late.
+    pub(super) fn as_if_in_time(&self) -> Option<ScriptedProgram> {
+        self.scripts.iter().any(|s| s.may_be_late).then(|| {
+            let mut program = self.clone();
+            for script in program.scripts.iter_mut().filter(|s| s.may_be_late) {
+                script.ops = script.ops.iter().flat_map(due_when_done).collect();
+            }
+            program
+        })
+    }
+}
+
+/// A step, and before it a wait for as long as it waited for a CPU.
+fn due_when_done(op: &Op) -> impl Iterator<Item = Op> {
+    let queued_ns = if let Op::Compute { queued_ns, .. } = op { *queued_ns } else { 0 };
+    let wait = Outside { ends: Ends::AfterItsLength, ..Outside::sleep(queued_ns, 0) };
+    (queued_ns > 0).then_some(Op::Outside(wait)).into_iter().chain([op.clone()])
 }
 
 /// No program takes more events: each step takes some, and so does each millisecond of what it computes and waits.

@@ -7,7 +7,7 @@
 use super::script::Ends;
 
 /// Fewest sleeps from which a habit can be read.
-const FEWEST: usize = 5;
+pub(super) const FEWEST: usize = 5;
 /// So many are remembered, the newest.
 const MOST: usize = 64;
 /// One series must be so many times as steady as the other.

@@ -15,6 +15,7 @@ mod limits;
 mod looks;
 mod looks_by_children;
 mod states;
+mod timers;
 
 use super::confining::Confining;
 use super::holding::Holding;
@@ -82,6 +83,7 @@ struct Task {
     /// Computed since its last step.
     compute_ns: u64,
     beside_ns: u64,
+    queued_ns: u64,
     /// Where its process's clock of siblings in want stood when it began to run.
     wanted_ns: u64,
     /// Its waits for others so far.
@@ -216,6 +218,7 @@ impl Transcriber {
         if goes_on {
             self.find_onlookers(&late, end_ns - start_ns);
         }
+        self.find_late();
         let since_start = |ns: u64| ns.saturating_sub(start_ns);
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
@@ -252,7 +255,7 @@ impl Transcriber {
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
-            task.script.wanted_ns = 0;
+            (task.script.wanted_ns, task.script.may_be_late) = (0, false);
             (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
@@ -513,7 +516,9 @@ impl Transcriber {
         let until_ns = now_ns.saturating_sub(begin_ns);
         match task.timer.take() {
             Some(timer) if is_time => {
-                task.script.ops[timer.at] = Op::Outside(Outside::sleep(lasted_ns, until_ns));
+                let is_limit = matches!(what, Some(For::Poll | For::Futex(_)));
+                let outside = Outside { is_limit, ..Outside::sleep(lasted_ns, until_ns) };
+                task.script.ops[timer.at] = Op::Outside(outside);
                 // Nothing came after it but what it did until it fell asleep.
                 self.ticks(ix, timer.at, what.unwrap_or(For::Other), [timer.called_ns, now_ns]);
             }
@@ -547,13 +552,14 @@ impl Transcriber {
         let task = &mut self.tasks[ix];
         let (ns, beside_ns) = (std::mem::take(&mut task.compute_ns), std::mem::take(&mut task.beside_ns));
         if ns > 0 {
+            let queued_ns = std::mem::take(&mut task.queued_ns);
             if let Some(budget) = task.budget.flatten() {
                 if let Some(since_ns) = self.holding.runs(budget, ns, now_ns, self.cpus.len()) {
                     self.has_gone(budget, since_ns);
                 }
             }
             let task = &mut self.tasks[ix];
-            task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns) });
+            task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns), queued_ns });
         }
     }
 }

@@ -170,11 +170,9 @@ impl Transcriber {
                 match (op, task.script.ops.last_mut()) {
                     (Op::Passes(ix, wait), _) if !used.contains(&(ix, wait)) => {}
                     (
-                        Op::Compute { ns, beside_ns },
-                        Some(Op::Compute { ns: all_ns, beside_ns: all_beside_ns }),
-                    ) => {
-                        (*all_ns, *all_beside_ns) = (*all_ns + ns, *all_beside_ns + beside_ns);
-                    }
+                        Op::Compute { ns, beside_ns, queued_ns },
+                        Some(Op::Compute { ns: all, beside_ns: beside, queued_ns: queued }),
+                    ) => (*all, *beside, *queued) = (*all + ns, *beside + beside_ns, *queued + queued_ns),
                     (op, _) => task.script.ops.push(op),
                 }
             }

@@ -31,7 +31,9 @@ impl Transcriber {
         }
         let task = &mut self.tasks[ix];
         if before == State::Ready {
-            task.script.wanted_ns += now_ns.saturating_sub(task.since_ns.max(self.begin_ns.unwrap_or(0)));
+            let queued_ns = now_ns.saturating_sub(task.since_ns.max(self.begin_ns.unwrap_or(0)));
+            (task.script.wanted_ns, task.queued_ns) =
+                (task.script.wanted_ns + queued_ns, task.queued_ns + queued_ns);
         }
         (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
         self.active_ns = self.active_ns.max(now_ns);

@@ -1,0 +1,108 @@
+//! Replays of programs that keep timers themselves: a log has only those for which they were in time.
+
+use super::replayed::{replayed, Tape};
+use corun_model::run_log::For;
+
+/// How long a handler computes in a round, in milliseconds.
+fn computes(round: usize) -> f64 {
+    [1.0, 3.0, 5.0, 2.0, 6.0, 4.0][round % 6]
+}
+
+/// A task computes for so long from a time on; half of the time it is stolen from, or not. Returns when it has.
+fn compute(tape: &mut Tape, mut now: f64, ms: f64, stolen: bool) -> f64 {
+    for _ in 0..ms as u32 {
+        if stolen {
+            tape.stolen(now + 0.5, now + 1.5, 1);
+        }
+        now += if stolen { 2.0 } else { 1.0 };
+    }
+    now
+}
+
+/// An event loop with two timers. Each is set anew for 6 ms when its handler has computed. From a round on it is stolen from. How long it took.
+fn event_loop(stolen_from: usize) -> (Tape, f64) {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let (mut now, mut due) = (0.0, [0.0, 0.0]);
+    for round in 0..60 {
+        let next = if due[0] <= due[1] { 0 } else { 1 };
+        if due[next] > now {
+            tape.sleeps_until(now, 1, due[next], false).waits(now, 1, For::Poll).fires(due[next], 1);
+            now = due[next];
+        }
+        now = compute(&mut tape, now, computes(round), round >= stolen_from);
+        due[next] = now + 6.0;
+    }
+    tape.ends(now, 1);
+    (tape, now)
+}
+
+/// It begins every 10 ms, looks at a clock, and sleeps for what is left, if anything is. From a round on it is stolen from.
+fn paces_itself(stolen_from: usize) -> (Tape, f64) {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let mut now = 0.0;
+    for round in 0..30 {
+        now = compute(&mut tape, now, computes(round) + 3.0, round >= stolen_from);
+        let due = 10.0 * (round + 1) as f64;
+        if now < due {
+            tape.sleeps_until(now, 1, due, true).waits(now, 1, For::Sleep).fires(due, 1);
+            now = due;
+        }
+    }
+    tape.ends(now, 1);
+    (tape, now)
+}
+
+#[test]
+fn work_that_nobody_waited_for_may_not_have_been_due_before_where_a_program_keeps_timers() {
+    type Program = fn(usize) -> (Tape, f64);
+    for (name, of) in [("an event loop", event_loop as Program), ("one that paces itself", paces_itself)] {
+        let truth = of(usize::MAX).1;
+        let (lasted, [least, likely, most]) = replayed(&of(15).0, 1);
+        println!("{name}: took {lasted}, alone {least} {likely} {most}, truth {truth}");
+        assert!(lasted > truth * 1.1, "{name} is stolen from: {lasted} for {truth}");
+        assert!(least <= truth && truth <= most && most <= lasted, "{name}: {least} to {most} for {truth}");
+        assert!(least < likely && likely < most && (likely / truth - 1.0).abs() < 0.2, "{name}: {likely}");
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_same_length_each_time_keeps_no_timers() {
+    // Computes and then sleeps for 6 ms, in a wait for nothing with a limit.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let (mut now, mut truth) = (0.0, 0.0);
+    for round in 0..40 {
+        now = compute(&mut tape, now, computes(round), true);
+        tape.sleeps_until(now, 1, now + 6.0, true).waits(now, 1, For::Poll).fires(now + 6.0, 1);
+        (now, truth) = (now + 6.0, truth + computes(round) + 6.0);
+    }
+    tape.ends(now, 1);
+    let (_, [least, likely, most]) = replayed(&tape, 1);
+    assert!(
+        [least, likely, most].iter().all(|ms| (ms - truth).abs() < 1.0),
+        "{least} {likely} {most} for {truth}"
+    );
+}
+
+#[test]
+fn whoever_is_always_woken_before_its_limit_keeps_no_timers() {
+    // A thread does a piece of work whenever another, which reads them one by one, has handed it one. It waits until the same time at most.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    let mut now = 0.0;
+    for round in 0..20 {
+        tape.sleeps_until(now, 1, 1_000.0, false).waits(now, 1, For::Poll);
+        tape.stolen(now + 1.0, now + 3.0, 2).woken(now + 5.0, 1, 2).waits(now + 5.0, 2, For::Futex(64));
+        now = compute(&mut tape, now + 5.0, computes(round), true);
+        tape.woken(now, 2, 1);
+    }
+    tape.ends(now, 2).ends(now, 1);
+    let truth: f64 = (0..20).map(|round| computes(round) + 3.0).sum();
+    let (_, [least, likely, most]) = replayed(&tape, 2);
+    assert!(
+        [least, likely, most].iter().all(|ms| (ms - truth).abs() < 1.0),
+        "{least} {likely} {most} for {truth}"
+    );
+}
