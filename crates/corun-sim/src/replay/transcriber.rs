@@ -92,6 +92,8 @@ struct Task {
     what: Option<For>,
     /// A wake-up that came while it did not sleep.
     early: Option<Waker>,
+    /// Its step that was a wait for a futex, which somebody else has ended: by a signal.
+    signalled: Option<usize>,
     /// A sleep that it has called, and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
@@ -255,6 +257,7 @@ impl Transcriber {
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
+            task.signalled = None;
             (task.script.wanted_ns, task.script.may_be_late) = (0, false);
             (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
@@ -384,7 +387,10 @@ impl Transcriber {
                 self.tasks[ix].what = Some(what);
                 self.enter(ix, State::Blocked, now_ns);
             }
-            Left::Ended => self.enter(ix, State::Ended, now_ns),
+            Left::Ended => {
+                self.may_have_been_killed(ix);
+                self.enter(ix, State::Ended, now_ns);
+            }
         }
     }
 
@@ -466,7 +472,13 @@ impl Transcriber {
             _ => None,
         };
         let by = by.filter(|&by| by != ix && self.tasks[by].state != State::Ended);
-        let Some(by) = by else { return self.waited_outside(ix, now_ns, false) };
+        let Some(by) = by else {
+            let is_outsider = matches!(waker, Waker::Task(by) if !self.by_tid.contains_key(&by));
+            let is_signal = is_outsider && matches!(task.what, Some(For::Futex(at)) if at != 0);
+            self.waited_outside(ix, now_ns, false);
+            self.tasks[ix].signalled = is_signal.then(|| self.tasks[ix].script.ops.len() - 1);
+            return;
+        };
         if self.tasks[by].state != State::Blocked {
             // Of a waker that sleeps its leaving was told before its last deed, by another CPU.
             self.must_run(by, now_ns);

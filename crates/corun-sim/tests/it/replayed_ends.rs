@@ -90,6 +90,18 @@ fn outlives() -> Tape {
     tape
 }
 
+/// A thread has a CPU for a tenth of the time, and the first one waits for it until both are killed by somebody else.
+fn killed() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2).waits(0.1, 1, For::Futex(64));
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 2);
+    }
+    tape.woken(1_000.0, 1, 99).ends(1_000.1, 1).ends(1_000.2, 2);
+    tape
+}
+
 /// A runtime's thread that looks every 5 ms, and hands what one thread has done on to another, which lets the first one go on. What
 /// takes 15 ms alone takes 30 beside loops.
 fn hands_on() -> Tape {
@@ -177,6 +189,7 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
         ("a runtime's threads", 2, runtime(), 300.0),
         ("a thread that works on", 2, outlives(), 700.0),
         ("a runtime's thread that hands work on", 2, hands_on(), 150.0),
+        ("one that is killed while it waits for a thread", 2, killed(), 100.2),
         ("a shell that looks after its child", 2, shell_looks(true), 300.0),
         ("a shell that looks after another", 2, shell_looks(false), 300.0),
     ];

@@ -7,6 +7,9 @@
 //! A log does not tell of calls of `exit`. What it shows: the last deed of one task is to wake the others of its process, and from
 //! its end on they do nothing but end.
 //!
+//! Who is killed while it waits for a sibling waited for something that had not come. How long that would have taken does not show, and
+//! a run that was too slow for a time limit is not as long alone because of that limit.
+//!
 //! Limit: of a task that did not wait at that time it is not seen.
 
 use super::super::script::{Ix, Op, Outside};
@@ -35,6 +38,20 @@ impl Transcriber {
             }
         }
         self.processes.entry(process).or_default().ender = Some(ender);
+    }
+
+    /// A task ends. It was killed if a signal has ended its last wait and it has done nothing since.
+    pub(super) fn may_have_been_killed(&mut self, ix: Ix) {
+        let Some(at) = self.tasks[ix].signalled else { return };
+        let Some((wait, after)) = self.tasks[ix].script.ops.get_mut(at..).and_then(<[Op]>::split_first_mut)
+        else {
+            return;
+        };
+        if let Op::Outside(wait) = wait {
+            if after.iter().all(only_ends) && computes_ns(after) <= TELLING_NS {
+                (wait.lasted_ns, wait.until_ns) = (0, 0);
+            }
+        }
     }
 
     /// A task does something else than to end, so nobody has ended its process.
