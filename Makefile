@@ -84,6 +84,11 @@ bench: build ## what watching costs, beside other tools, as root
 	@! command -v cargo >/dev/null || cargo build --quiet --release -p corun-bpf --example floor
 	@bench/run.sh
 
+.PHONY: bench-agents
+bench-agents: build ## what the agent takes for itself, next to perf sched record and Rezolus's (REZOLUS, REZOLUS_CONFIG), as root
+	@scripts/need $(bench_packages) python3
+	@mkdir -p out && CORUN=$(corun) bench/agents.py run --out out/agents.jsonl
+
 .PHONY: bench-verify
 bench-verify: build ## how often `corun verify` is right, as root; pieces add up (KIND=runs, gate, labels or overhead, SECONDS=90)
 	@scripts/need gcc hyperfine python3

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""What an agent takes for itself, next to Rezolus's and to `perf sched record`: as root, with cc and perf.
+
+    bench/agents.py run    --out FILE [--rounds 3] [--seconds 15] [--tenants 1000] [--switches 50000]
+    bench/agents.py record FILE... --out DIR     a record for scripts/keep-record
+
+So many process groups sleep, and two processes on one CPU switch so often. In each round every tool watches that for so long, one after the
+other. A tool's CPU time is that of its process as the kernel counts it: what its programs in the kernel take is part of the tasks that they
+watch, and `make bench` measures that. `CORUN` names the program, else target/release/corun is taken; `REZOLUS` names that of Rezolus, and
+`REZOLUS_CONFIG` its configuration; without them it is left out. corun is scraped once in a round, as Prometheus does every 15 s. Rezolus
+samples when it is asked, so it is asked every second.
+"""
+import argparse, http.client, json, os, signal, statistics, subprocess, sys, tempfile, time
+import records
+from records import table
+
+SCHEMA = "corun.agents-bench/1"
+CORUN = os.path.abspath(os.environ.get("CORUN", "target/release/corun"))
+PORT = 19965
+HERE = os.path.dirname(os.path.abspath(__file__))
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def get(port, path):
+    """The seconds that an answer takes, and its bytes."""
+    begin = time.monotonic()
+    server = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    server.request("GET", path)
+    body = server.getresponse().read()
+    server.close()
+    return time.monotonic() - begin, len(body)
+
+
+class Tool:
+    """One that watches; `arguments` of a folder that it may write to."""
+
+    def __init__(self, name, arguments, port=None, path=None, every=None):
+        self.name, self.arguments, self.port, self.path, self.every = name, arguments, port, path, every
+
+    def serves(self):
+        try:
+            get(self.port, self.path)
+            return True
+        except OSError:
+            return False
+
+    def start(self, folder):
+        with open(f"{folder}/{self.name}.log", "w") as log:
+            process = subprocess.Popen(self.arguments(folder), stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while self.port and not self.serves():
+            if process.poll() is not None or time.monotonic() > until:
+                with open(f"{folder}/{self.name}.log") as log:
+                    sys.exit(f"{self.name} does not serve: {log.read()[-500:]}")
+            time.sleep(0.2)
+        # All of them have attached and looked around by then.
+        time.sleep(3)
+        return process
+
+
+def tools():
+    found = [
+        Tool("corun", lambda folder: [CORUN, "agent", "--listen", f"127.0.0.1:{PORT}", "--ring", f"{folder}/ring", "--max-tenants", "2000"],
+             PORT, "/metrics", 15),
+        Tool("perf sched record", lambda folder: ["perf", "sched", "record", "-a", "-o", f"{folder}/perf.data"]),
+    ]
+    if "REZOLUS" in os.environ:
+        arguments = [os.environ["REZOLUS"], "agent", os.environ["REZOLUS_CONFIG"]]
+        found.append(Tool("rezolus", lambda _: arguments, 4241, "/metrics/binary", 1))
+    return found
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
+
+
+def switches():
+    with open("/proc/stat") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("ctxt "))
+
+
+def watch(tool, seconds, folder):
+    process = tool.start(folder)
+    try:
+        begin, cpu, switched = time.monotonic(), cpu_seconds(process.pid), switches()
+        asked = begin
+        while (now := time.monotonic()) < begin + seconds:
+            if tool.every and now >= asked:
+                get(tool.port, tool.path)
+                asked += tool.every
+            time.sleep(0.05)
+        took = time.monotonic() - begin
+        row = {"kind": "watched", "tool": tool.name, "seconds": took, "cpu": (cpu_seconds(process.pid) - cpu) / took,
+               "switches": (switches() - switched) / took, "resident": resident(process.pid)}
+        if tool.port:
+            answers = [get(tool.port, tool.path) for _ in range(11)]
+            row |= {"scrape": statistics.median(took for took, _ in answers), "bytes": answers[-1][1], "resident": resident(process.pid)}
+        return row
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run(args):
+    sleepers, switcher = [], None
+    with tempfile.TemporaryDirectory() as folder, open(args.out, "a") as out:
+        try:
+            program = f"{folder}/switcher"
+            subprocess.run(["cc", "-O2", "-o", program, f"{HERE}/agents/switcher.c"], check=True)
+            for _ in range(args.tenants):
+                sleepers.append(subprocess.Popen(["sleep", "100000"], process_group=0))
+            switcher = subprocess.Popen([program, "1", str(args.switches)])
+            for _ in range(args.rounds):
+                for tool in tools():
+                    row = {"tenants": args.tenants, **watch(tool, args.seconds, folder)}
+                    print(json.dumps(row), flush=True)
+                    out.write(json.dumps(row) + "\n")
+        finally:
+            for process in [*sleepers, *([switcher] if switcher else [])]:
+                process.kill()
+                process.wait()
+
+
+def of_tools(rows):
+    found, lines = {}, []
+    for name in dict.fromkeys(row["tool"] for row in rows["watched"]):
+        of = [row for row in rows["watched"] if row["tool"] == name]
+        middle = lambda key: statistics.median(row[key] for row in of)
+        key = name.split()[0]
+        found |= {f"{key}.cpu": f"{100 * middle('cpu'):.2f} %", f"{key}.cpu.most": f"{100 * max(row['cpu'] for row in of):.2f} %",
+                  f"{key}.memory": f"{middle('resident') / 1e6:.1f} MB"}
+        if "scrape" in of[0]:
+            found |= {f"{key}.scrape": f"{1e3 * middle('scrape'):.1f} ms", f"{key}.bytes": f"{middle('bytes') / 1e6:.2f} MB"}
+        lines.append([name, found[f"{key}.cpu"], found[f"{key}.cpu.most"], found[f"{key}.memory"], found.get(f"{key}.scrape", "-"), found.get(f"{key}.bytes", "-")])
+    found["rounds"] = max(sum(row["tool"] == name for row in rows["watched"]) for name in {row["tool"] for row in rows["watched"]})
+    found["tenants"] = f"{rows['watched'][0]['tenants']:,}"
+    found["switches"] = f"{statistics.median(row['switches'] for row in rows['watched']):,.0f}"
+    found["table"] = table(["tool", "of a CPU", "at most", "memory", "an answer takes", "and has"], lines)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["run", "record"])
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--out", required=True)
+    for name, default in [("rounds", 3), ("seconds", 15), ("tenants", 1000), ("switches", 50000)]:
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    if args.kind == "run":
+        return run(args)
+    rows = records.read(args.files)
+    if not rows["watched"]:
+        parser.error("the files have no rows")
+    records.write(args.out, SCHEMA, "What agents take for themselves", CORUN, records.facts(rows, [of_tools]), {"rows": rows["watched"]},
+                  ["bench/agents.py run"], "`result.json.gz` has every run.")
+
+
+if __name__ == "__main__":
+    main()
