@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`agent`] | the loop: watches, answers, obeys its service manager |
 //! | [`totals`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, and what they are called |
-//! | [`metrics`], [`exposition`], [`protobuf`], [`field`] | what is scraped: as text, and with native histograms |
+//! | [`metrics`], [`exposition`], [`text`], [`protobuf`], [`field`] | what is scraped: as text, and with native histograms |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`otlp`] | metrics for a collector of OpenTelemetry |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
@@ -34,4 +34,5 @@ pub mod protobuf;
 pub mod recorder;
 pub mod ring;
 pub mod stretch;
+pub mod text;
 pub mod totals;

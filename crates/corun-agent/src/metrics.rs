@@ -277,13 +277,9 @@ pub fn edge(bucket: usize) -> f64 {
 
 /// The buckets of a classic histogram, by their upper edges in seconds: two and two of its own, so each edge is four times the one
 /// before.
-pub fn classic(waits: &Histogram) -> Vec<(f64, u64)> {
-    waits
-        .counts
-        .chunks(2)
-        .enumerate()
-        .map(|(at, two)| (edge(2 * at + two.len() - 1), two.iter().sum()))
-        .collect()
+pub fn classic(waits: &Histogram) -> impl Iterator<Item = (f64, u64)> + '_ {
+    let pairs = waits.counts.chunks(2).enumerate();
+    pairs.map(|(at, two)| (edge(2 * at + two.len() - 1), two.iter().sum()))
 }
 
 fn node(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {

@@ -20,6 +20,11 @@ pub const INFINITE: i32 = (1024 << SCHEMA) + 1;
 
 /// Tag of `MetricFamily.metric`.
 const METRIC: u32 = 4;
+/// Tags of a metric: its labels, each with its name and its value, and what it is worth.
+const LABEL: u32 = 1;
+const GAUGE: u32 = 2;
+const COUNTER: u32 = 3;
+const HISTOGRAM: u32 = 7;
 
 /// A family without its metrics, which are encoded one by one.
 #[derive(Clone, PartialEq, Message)]
@@ -33,34 +38,6 @@ pub struct Family {
     /// `COUNTER`, `GAUGE` or `HISTOGRAM`.
     #[prost(int32, tag = "3")]
     pub kind: i32,
-}
-
-/// One series.
-#[derive(Clone, PartialEq, Message)]
-pub struct Series {
-    /// Its labels.
-    #[prost(message, repeated, tag = "1")]
-    pub labels: Vec<Label>,
-    /// Its value, if it is a gauge.
-    #[prost(message, optional, tag = "2")]
-    pub gauge: Option<Number>,
-    /// Its value, if it is a counter.
-    #[prost(message, optional, tag = "3")]
-    pub counter: Option<Number>,
-    /// Its value, if it is a histogram.
-    #[prost(message, optional, tag = "7")]
-    pub histogram: Option<Histogram>,
-}
-
-/// A label.
-#[derive(Clone, PartialEq, Message)]
-pub struct Label {
-    /// Its name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Its value.
-    #[prost(string, tag = "2")]
-    pub value: String,
 }
 
 /// The value of a gauge or a counter.
@@ -137,52 +114,61 @@ impl Page for Families {
             Kind::Histogram => 4,
         };
         let family = Family { name: metric.name.into(), help: metric.help.into(), kind };
-        let mut lines = Lines(family.encode_to_vec());
+        let mut lines = Lines { bytes: family.encode_to_vec(), ..Lines::default() };
         write(&mut lines)?;
-        prost::encode_length_delimiter(lines.0.len(), &mut self.bytes)
+        prost::encode_length_delimiter(lines.bytes.len(), &mut self.bytes)
             .expect("memory takes all that is written");
-        self.bytes.extend(lines.0);
+        self.bytes.extend(lines.bytes);
         Ok(())
     }
 }
 
-/// The bytes of one family.
-struct Lines(Vec<u8>);
+/// The bytes of one family; the others are room that is used again.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    series: Vec<u8>,
+    part: Vec<u8>,
+}
 
 impl Lines {
-    fn series(&mut self, labels: Labels, series: Series) -> Result<(), Error> {
-        let label = |(name, value): &(&str, &str)| Label { name: (*name).into(), value: (*value).into() };
-        let series = Series { labels: labels.iter().map(label).collect(), ..series };
-        put(METRIC, &series.encode_to_vec(), &mut self.0);
+    fn series(&mut self, labels: Labels, tag: u32, value: &impl Message) -> Result<(), Error> {
+        self.series.clear();
+        for (name, value) in labels {
+            self.part.clear();
+            put(1, name.as_bytes(), &mut self.part);
+            put(2, value.as_bytes(), &mut self.part);
+            put(LABEL, &self.part, &mut self.series);
+        }
+        self.part.clear();
+        value.encode(&mut self.part).expect("memory takes all that is written");
+        put(tag, &self.part, &mut self.series);
+        put(METRIC, &self.series, &mut self.bytes);
         Ok(())
-    }
-
-    fn counter(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
-        self.series(labels, Series { counter: Some(Number { value: Some(value) }), ..Series::default() })
     }
 }
 
 impl Rows for Lines {
     fn seconds(&mut self, labels: Labels, _: u64, ns: u64) -> Result<(), Error> {
-        self.counter(labels, seconds(ns))
+        self.series(labels, COUNTER, &Number { value: Some(seconds(ns)) })
     }
 
     fn count(&mut self, labels: Labels, _: u64, n: u64) -> Result<(), Error> {
-        self.counter(labels, n as f64)
+        self.series(labels, COUNTER, &Number { value: Some(n as f64) })
     }
 
     fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error> {
-        self.series(labels, Series { gauge: Some(Number { value: Some(value) }), ..Series::default() })
+        self.series(labels, GAUGE, &Number { value: Some(value) })
     }
 
     fn histogram(&mut self, labels: Labels, _: u64, sum_ns: u64, waits: &Waits) -> Result<(), Error> {
         let mut cumulative = 0;
-        let classic = classic(waits).into_iter().map(|(edge, n)| {
+        let classic = classic(waits).map(|(edge, n)| {
             cumulative += n;
             Bucket { cumulative: Some(cumulative), edge: Some(edge) }
         });
         let histogram = Histogram { sum: Some(seconds(sum_ns)), classic: classic.collect(), ..native(waits) };
-        self.series(labels, Series { histogram: Some(histogram), ..Series::default() })
+        self.series(labels, HISTOGRAM, &histogram)
     }
 }
 

@@ -175,7 +175,7 @@ impl Rows for Points {
         sum_ns: u64,
         waits: &Histogram,
     ) -> Result<(), Error> {
-        let buckets = classic(waits);
+        let buckets: Vec<(f64, u64)> = classic(waits).collect();
         let point = HistogramDataPoint {
             start_time_unix_nano: self.clock.start(since_ns),
             time_unix_nano: self.clock.now_unix_ns,

@@ -46,13 +46,10 @@ pub struct KeptWindow {
 
 /// The bytes of an entry.
 pub fn encode(entry: &Entry) -> Vec<u8> {
-    let (time, message) = match entry {
-        Entry::Run(run) => (0..0, wire::Entry { run: Some(run.clone()), window: None }),
-        Entry::Window { unix_ns, seen } => {
-            (unix_ns.clone(), wire::Entry { run: None, window: Some(wire::Window::of(seen)) })
-        }
-    };
-    pack(time, &message.encode_to_vec())
+    match entry {
+        Entry::Run(run) => pack(0..0, &wire::Entry { run: Some(run.clone()), window: None }.encode_to_vec()),
+        Entry::Window { unix_ns, seen } => pack(unix_ns.clone(), &wire::entry_of(seen)),
+    }
 }
 
 /// A payload: a message, compressed, with its time in front.

@@ -1,6 +1,7 @@
 //! A window in protobuf: fields are added, never given another meaning. What is read back may say anything: sums that would
 //! overflow, ledgers and culprits that do not sum and windows that contradict themselves are refused here.
 
+use crate::field::put;
 use corun_model::culprit::Share;
 use corun_model::events::Migrations;
 use corun_model::histogram::BUCKETS;
@@ -13,6 +14,7 @@ use corun_model::{
     TenantKind,
 };
 use prost::Message;
+use std::sync::Arc;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Entry {
@@ -213,22 +215,63 @@ struct Unavailable {
     why: String,
 }
 
+/// The bytes of an entry with a window. An account that tasks share is encoded once: most of a machine's tasks sleep, and have
+/// the same.
+pub fn entry_of(seen: &Observation) -> Vec<u8> {
+    /// Accounts that are known at a time: few are of many tasks.
+    const MOST: usize = 8;
+    let mut window = Window::without_tasks(seen).encode_to_vec();
+    let mut shared: Vec<(&Arc<Seen>, Vec<u8>)> = Vec::new();
+    let mut task = Vec::new();
+    for t in &seen.tasks {
+        task.clear();
+        Task::without_account(t, seen.start_ns).encode(&mut task).expect("memory takes all that is written");
+        let known = shared.iter().position(|(account, _)| Arc::ptr_eq(account, &t.account));
+        match known {
+            Some(at) => put(ACCOUNT_OF_TASK, &shared[at].1, &mut task),
+            None => {
+                let account = Account::of(&t.account).encode_to_vec();
+                put(ACCOUNT_OF_TASK, &account, &mut task);
+                if shared.len() < MOST && Arc::strong_count(&t.account) > 1 {
+                    shared.push((&t.account, account));
+                }
+            }
+        }
+        put(TASK_OF_WINDOW, &task, &mut window);
+    }
+    let mut entry = Vec::with_capacity(window.len() + 8);
+    put(WINDOW_OF_ENTRY, &window, &mut entry);
+    entry
+}
+
+/// Tag of `Entry.window`.
+const WINDOW_OF_ENTRY: u32 = 2;
+/// Tag of `Window.tasks`.
+const TASK_OF_WINDOW: u32 = 4;
+/// Tag of `Task.account`.
+const ACCOUNT_OF_TASK: u32 = 7;
+
+impl Task {
+    fn without_account(t: &TaskObservation, start_ns: u64) -> Task {
+        Task {
+            id: t.id.0,
+            name: t.name.to_string(),
+            tenant: t.tenant.0,
+            born_ns: t.born_ns.saturating_sub(start_ns),
+            alive: t.alive,
+            last_cpu: t.last_cpu.map(|c| c.0),
+            account: None,
+        }
+    }
+}
+
 impl Window {
-    pub fn of(seen: &Observation) -> Window {
+    fn without_tasks(seen: &Observation) -> Window {
         let tenant = |t: &corun_model::Tenant| Tenant {
             id: t.id.0,
             kind: t.kind.name().to_owned(),
             key: t.key.clone(),
             name: t.name.clone(),
-        };
-        let task = |t: &TaskObservation| Task {
-            id: t.id.0,
-            name: t.name.to_string(),
-            tenant: t.tenant.0,
-            born_ns: t.born_ns.saturating_sub(seen.start_ns),
-            alive: t.alive,
-            last_cpu: t.last_cpu.map(|c| c.0),
-            account: Some(Account::of(&t.account)),
         };
         let cpu = |c: &CpuTime| Cpu {
             cpu: c.cpu.0,
@@ -248,7 +291,7 @@ impl Window {
             start_ns: seen.start_ns,
             length_ns: seen.window_ns(),
             tenants: seen.tenants.iter().map(tenant).collect(),
-            tasks: seen.tasks.iter().map(task).collect(),
+            tasks: Vec::new(),
             by_tenant: seen.by_tenant.iter().map(of_tenant).collect(),
             weights: seen.weights.iter().map(|(id, w)| Pair { id: id.0, value: u64::from(*w) }).collect(),
             cpus: seen.cpus.iter().map(cpu).collect(),

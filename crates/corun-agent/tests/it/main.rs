@@ -8,3 +8,4 @@ mod past;
 mod protobuf;
 mod ring;
 mod slurm;
+mod text;

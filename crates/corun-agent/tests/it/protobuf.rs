@@ -4,7 +4,7 @@ use crate::made::{account, window};
 use crate::metrics::{exposition, samples, text, totals};
 use corun_agent::exposition::Format;
 use corun_agent::metrics::METRICS;
-use corun_agent::protobuf::{Histogram, Series};
+use corun_agent::protobuf::{Histogram, Number};
 use corun_model::observation::Account;
 use corun_model::Histogram as Waits;
 use prost::Message;
@@ -21,6 +21,28 @@ struct Family {
     kind: i32,
     #[prost(message, repeated, tag = "4")]
     series: Vec<Series>,
+}
+
+/// One series.
+#[derive(Clone, PartialEq, Message)]
+struct Series {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, optional, tag = "2")]
+    gauge: Option<Number>,
+    #[prost(message, optional, tag = "3")]
+    counter: Option<Number>,
+    #[prost(message, optional, tag = "7")]
+    histogram: Option<Histogram>,
+}
+
+/// A label.
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
 }
 
 fn families(mut bytes: &[u8]) -> Vec<Family> {
