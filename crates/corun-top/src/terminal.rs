@@ -1,13 +1,17 @@
 //! The loop around the state, and the terminal: taken over, drawn on, and given back, also when a thread panics.
+//!
+//! Keys are read in a thread of their own: crossterm reads for ever from a terminal that was closed, and what ends the loop is looked
+//! at here.
 
 use crate::app::{App, Request};
 use crate::event::Event;
 use crate::view::{draw, text, Capabilities};
+use corun_linux::limits::start_thread;
 use corun_session::Stop;
 use ratatui::crossterm::event::{self, Event as TerminalEvent};
 use ratatui::DefaultTerminal;
 use std::io;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// How long a key may go unnoticed while windows come, and a window while keys do.
@@ -39,13 +43,14 @@ fn follow(
     stop: &Stop,
     mut perform: impl FnMut(Request, &mut App) -> String,
 ) -> io::Result<()> {
+    let keys = keys()?;
     take(app, events);
     terminal.draw(|frame| draw(frame, app, caps))?;
-    while !stop.is_asked() {
+    while !stop.is_asked() && !is_closed() {
         let mut is_new = take(app, events);
-        if event::poll(LOOK)? {
-            is_new = true;
-            if let TerminalEvent::Key(key) = event::read()? {
+        match keys.recv_timeout(LOOK) {
+            Ok(TerminalEvent::Key(key)) => {
+                is_new = true;
                 match app.on_key(&key) {
                     Some(Request::Quit) => return Ok(()),
                     Some(request) => {
@@ -55,12 +60,41 @@ fn follow(
                     None => {}
                 }
             }
+            // Its size has changed, say.
+            Ok(_) => is_new = true,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("it cannot be read any more"))
+            }
         }
         if is_new {
             terminal.draw(|frame| draw(frame, app, caps))?;
         }
     }
     Ok(())
+}
+
+/// What is typed, and changes of the terminal's size.
+fn keys() -> io::Result<Receiver<TerminalEvent>> {
+    let (to, keys) = channel();
+    let read = move || {
+        // Whoever has left wants no more of them.
+        while let Ok(event) = event::read() {
+            if to.send(event).is_err() {
+                return;
+            }
+        }
+    };
+    start_thread("corun-keys", read)?;
+    Ok(keys)
+}
+
+/// Whether there is no terminal any more behind standard output.
+fn is_closed() -> bool {
+    let mut output = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    // SAFETY: one descriptor, which outlives the call, and no wait.
+    let told = unsafe { libc::poll(&mut output, 1, 0) };
+    told > 0 && output.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
 /// Takes what has come meanwhile; whether anything has.

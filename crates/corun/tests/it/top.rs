@@ -5,8 +5,13 @@ use corun_agent::ring::{encode, Entry, Run, Writer};
 use corun_model::culprit::Share;
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::{Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn corun(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("corun").unwrap();
@@ -166,4 +171,54 @@ fn a_ring_that_is_none_or_empty_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     is_refused(&corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap(), "is no ring");
     is_refused(&corun(&["--once", "/nonexistent/ring"]).output().unwrap(), "/nonexistent/ring");
+}
+
+/// The ends of a new terminal: who looks at it, and who writes to it.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let null = std::ptr::null_mut();
+    // SAFETY: the pointers are to live variables, or null where that is allowed.
+    let made = unsafe { libc::openpty(&mut master, &mut slave, null, std::ptr::null(), &size) };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both are open, and nobody else has them.
+    unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_it_also_where_nobody_hears_of_that() {
+    for is_ignored in [false, true] {
+        let (master, slave) = terminal();
+        let mut command = corun(&["--source", "schedstat"]);
+        command.env("TERM", "xterm").stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap());
+        command.stderr(Stdio::null());
+        let prepare = move || {
+            // SAFETY: calls that take numbers only, in a child that has begun nothing.
+            unsafe {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                if is_ignored {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: it allocates nothing and takes no lock.
+        unsafe { command.pre_exec(prepare) };
+        let mut child = command.spawn().unwrap();
+        drop((command, slave));
+        let mut shown = [0; 64];
+        let mut screen = File::from(master);
+        assert!(screen.read(&mut shown).unwrap() > 0, "it draws something");
+        drop(screen);
+        let until = Instant::now() + Duration::from_secs(30);
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > until {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("it goes on without a terminal; SIGHUP is ignored: {is_ignored}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
