@@ -109,6 +109,7 @@ struct cfs_rq {
 struct cfs_bandwidth {
 	u64 period;
 	u64 quota;
+	struct hrtimer period_timer;
 };
 
 struct rt_bandwidth {

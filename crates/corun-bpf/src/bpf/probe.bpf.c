@@ -362,8 +362,8 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	enter(t, RUN, now);
 	end_write(t);
 	if (recorded(t)) {
-		if (t->cur.ns[THROTTLED] != throttled)
-			record_budget(next, now);
+		if (t->cur.ns[THROTTLED] != throttled || !(t->flags & BUDGETS_TOLD))
+			record_budget(t, next, now);
 		record_arrival(next, now);
 	}
 	c->slot = slot ? *slot : 0;
@@ -465,7 +465,7 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 	emit(now, t->cpu, TRACE_WAKEUP, 0, parent->pid, t->tid);
 	if (recorded(t)) {
 		record(now, who(t->tid, RECORD_BORN, t->tid != t->tgid), parent->pid, t->tgid);
-		record_budget(p, now);
+		record_budget(t, p, now);
 	}
 	return 0;
 }
@@ -609,11 +609,12 @@ static long move_thread(u32 i, struct moving *m)
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
+	struct task_rec *t = task_rec(leader->pid);
 	struct moving m = {};
 	struct list_head *threads;
 
-	if (recorded(task_rec(leader->pid)))
-		record_budget(leader, bpf_ktime_get_ns());
+	if (recorded(t))
+		record_budget(t, leader, bpf_ktime_get_ns());
 	if (!threadgroup) {
 		moved(leader);
 		return 0;

@@ -50,6 +50,7 @@ enum group {
 enum task_flags {
 	STICKY = 1, /* group was assigned by user space; children inherit it */
 	KTHREAD = 2,
+	BUDGETS_TOLD = 4, /* the run log has those that it is under */
 };
 
 struct culprit {
@@ -247,7 +248,7 @@ enum record_kind {
 	RECORD_WOKEN, /* how: by what; a: by whom */
 	RECORD_BORN, /* how: 1 a thread, 0 a process; a: by whom */
 	RECORD_TIMER, /* is about to sleep until a; how: 1 given as a length, 0 as a time */
-	RECORD_BUDGET, /* its group may run for a in every b */
+	RECORD_BUDGET, /* a group may run for a in every b, above bit 32: filled up when in it, + 1; how: 1 another follows */
 	RECORD_CONFINES, /* asks for another set of CPUs, and somebody has to leave one for that */
 };
 

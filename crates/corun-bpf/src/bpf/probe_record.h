@@ -65,25 +65,43 @@ static __always_inline bool is_confining(u32 place)
 	return place == places_of_setaffinity[0] || place == places_of_setaffinity[1];
 }
 
-/* The tightest quota of the groups that a task is in, by what it allows in a second. */
-static __noinline void record_budget(struct task_struct *p, u64 now)
+/*
+ * When in its period a quota is filled up, and one more; 0: not known. Its timer fires at even times, also after it has rested.
+ */
+static __always_inline u64 filled_in_period(struct task_group *g, u64 period)
+{
+	struct cfs_bandwidth *b = __builtin_preserve_access_index(&g->cfs_bandwidth);
+	u64 at;
+
+	if (!bpf_core_field_exists(struct cfs_bandwidth, period_timer))
+		return 0;
+	at = fires_at(__builtin_preserve_access_index(&b->period_timer));
+	return at == FOREVER ? 0 : at % period + 1;
+}
+
+/* The quotas of the groups that a task is in, the innermost first. */
+static __noinline void record_budget(struct task_rec *t, struct task_struct *p, u64 now)
 {
 	struct task_group *g = NULL;
+	u32 pid = t->tid;
 	u64 quota = 0, period = 0;
 
 	if (!want_record || !bpf_core_field_exists(p->sched_task_group) || !bpf_core_field_exists(g->cfs_bandwidth))
 		return;
+	__sync_fetch_and_or(&t->flags, BUDGETS_TOLD);
 	g = BPF_CORE_READ(p, sched_task_group);
 	for (int level = 0; g && level < 8; level++) {
 		u64 q = BPF_CORE_READ(g, cfs_bandwidth.quota), per = BPF_CORE_READ(g, cfs_bandwidth.period);
 
-		if ((s64)q > 0 && per && q < 1ULL << 40 && (!period || q * (period >> 10) < quota * (per >> 10))) {
+		if ((s64)q > 0 && q < 1ULL << 40 && per && per < 1ULL << 32) {
+			if (quota)
+				record(now, who(pid, RECORD_BUDGET, 1), quota, period);
 			quota = q;
-			period = per;
+			period = per | filled_in_period(g, per) << 32;
 		}
 		g = BPF_CORE_READ(g, parent);
 	}
-	record(now, who(BPF_CORE_READ(p, pid), RECORD_BUDGET, 0), quota, period);
+	record(now, who(pid, RECORD_BUDGET, 0), quota, period);
 }
 
 /*

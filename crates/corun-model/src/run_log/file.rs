@@ -28,10 +28,12 @@ const WINDOW: u8 = 1;
 const END: u8 = 0;
 /// Events of a file at most, which makes it 256 MiB: a recorder ends there.
 pub const MOST_EVENTS: u64 = 8 << 20;
-/// A run is no longer than this, 24 hours, and no budget's period is.
+/// A run is no longer than this, 24 hours, and no quota is.
 const MOST_NS: u64 = 86_400_000_000_000;
 /// The kernel's shortest quota and period.
 const LEAST_BUDGET_NS: u64 = 1_000_000;
+/// No kernel gives one for a longer period.
+const MOST_PERIOD_NS: u64 = 1_000_000_000;
 
 /// A run that was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,9 +202,9 @@ fn check(log: &RunLog, before: &RunFile) -> Result<(), Refused> {
     }
     let is_no_budget = |e: &Event| match e.what {
         // A quota of 0 is none.
-        What::Budget { quota_ns: 0, period_ns } => period_ns > MOST_NS,
-        What::Budget { quota_ns, period_ns } => {
-            quota_ns.max(period_ns) > MOST_NS || quota_ns.min(period_ns) < LEAST_BUDGET_NS
+        What::Budget { quota_ns: 0, period_ns, .. } => period_ns > MOST_PERIOD_NS,
+        What::Budget { quota_ns, period_ns, .. } => {
+            quota_ns > MOST_NS || period_ns > MOST_PERIOD_NS || quota_ns.min(period_ns) < LEAST_BUDGET_NS
         }
         _ => false,
     };
@@ -323,8 +325,18 @@ mod tests {
             (task, any::<u32>()).prop_map(|(parent, process)| What::Born { parent, process }),
             (any::<u64>(), any::<bool>())
                 .prop_map(|(deadline_ns, as_length)| What::SleepsUntil { deadline_ns, as_length }),
-            (LEAST_BUDGET_NS..=MOST_NS, LEAST_BUDGET_NS..=MOST_NS)
-                .prop_map(|(quota_ns, period_ns)| What::Budget { quota_ns, period_ns }),
+            (
+                LEAST_BUDGET_NS..=MOST_NS,
+                LEAST_BUDGET_NS..=MOST_PERIOD_NS,
+                any::<Option<u32>>(),
+                any::<bool>()
+            )
+                .prop_map(|(quota_ns, period_ns, at, more)| What::Budget {
+                    quota_ns,
+                    period_ns,
+                    filled_ns: at.map(|ns| u64::from(ns) % period_ns),
+                    more,
+                }),
             Just(What::Confines),
         ]
     }
@@ -411,7 +423,8 @@ mod tests {
         let with = |event| file(&[RunLog { events: vec![event], ..log(5, 9) }]);
         let early = event(4, What::Leaves(Left::Ended));
         assert!(say(&write(&with(early))).contains("not of its time"));
-        let endless = event(6, What::Budget { quota_ns: 1, period_ns: u64::MAX });
+        let endless =
+            event(6, What::Budget { quota_ns: 1, period_ns: u64::MAX, filled_ns: None, more: false });
         assert!(say(&write(&with(endless))).contains("no kernel gives"));
     }
 }

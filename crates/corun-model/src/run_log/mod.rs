@@ -117,12 +117,18 @@ pub enum What {
         /// Whether it told the kernel a length rather than a time. Some runtimes tell a time that they have just computed.
         as_length: bool,
     },
-    /// From now on its group may run for so long in every period; a quota of 0 is none.
+    /// From now on a group that it is in may run for so long in every period; a quota of 0 is none. Budgets that were told before hold
+    /// no more.
     Budget {
         /// How long, summed over CPUs, in nanoseconds.
         quota_ns: u64,
         /// In which time.
         period_ns: u64,
+        /// When in a period of the log's clock it is filled up, which is at so many nanoseconds after a multiple of it; `None`:
+        /// not known.
+        filled_ns: Option<u64>,
+        /// Whether that of a group further out follows, which holds as well.
+        more: bool,
     },
     /// It asks the kernel for another set of CPUs, for itself or any other task, and somebody has to leave a CPU for that.
     Confines,
@@ -172,6 +178,10 @@ pub enum Waker {
     /// The idle loop.
     Idle,
 }
+
+/// A budget's period, and below which bit of the same number it is: no kernel takes one of more than a second.
+const PERIOD_BITS: u32 = 32;
+const PERIOD: u64 = (1 << PERIOD_BITS) - 1;
 
 /// How many bytes an event takes.
 const EVENT_BYTES: usize = 32;
@@ -225,7 +235,12 @@ impl RawEvent {
             }),
             4 => What::Born { parent: TaskId(a as u32), process: b as u32 },
             5 => What::SleepsUntil { deadline_ns: a, as_length: how & 1 == 1 },
-            6 => What::Budget { quota_ns: a, period_ns: b },
+            6 => What::Budget {
+                quota_ns: a,
+                period_ns: b & PERIOD,
+                filled_ns: (b >> PERIOD_BITS).checked_sub(1),
+                more: how & 1 == 1,
+            },
             7 => What::Confines,
             _ => return None,
         };
@@ -256,7 +271,10 @@ impl From<Event> for RawEvent {
             What::Woken(Waker::Idle) => raw(3, 3, 0, 0, 0),
             What::Born { parent, process } => raw(4, 0, 0, parent.0.into(), process.into()),
             What::SleepsUntil { deadline_ns, as_length } => raw(5, as_length.into(), 0, deadline_ns, 0),
-            What::Budget { quota_ns, period_ns } => raw(6, 0, 0, quota_ns, period_ns),
+            What::Budget { quota_ns, period_ns, filled_ns, more } => {
+                let filled = filled_ns.map_or(0, |ns| ns + 1);
+                raw(6, more.into(), 0, quota_ns, period_ns & PERIOD | filled << PERIOD_BITS)
+            }
             What::Confines => raw(7, 0, 0, 0, 0),
         }
     }

@@ -33,7 +33,7 @@ impl Holding {
     pub(super) fn runs(&mut self, budget: Budget, ran_ns: u64, now_ns: u64, cpus: usize) -> Option<u64> {
         let used = self.0.get_mut(&budget)?;
         used.ran_ns += ran_ns;
-        let (quota_ns, period_ns) = budget;
+        let Budget { quota_ns, period_ns, .. } = budget;
         let periods = now_ns.saturating_sub(used.since_ns).div_ceil(period_ns.max(1)) + SPARE_PERIODS;
         let most_ns = periods.saturating_mul(quota_ns).saturating_add(cpus.max(1) as u64 * SPARE_NS);
         let since_ns = (used.ran_ns > most_ns).then_some(used.since_ns)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const FIFTH: Budget = (20 * MS, 100 * MS);
+    const FIFTH: Budget = Budget { quota_ns: 20 * MS, period_ns: 100 * MS, filled_ns: None };
 
     /// When a task that runs for so many of every 10 ms shows that its budget has gone, in milliseconds; told at 1,000 ms.
     fn shows(of_ten: u64, cpus: usize) -> Option<u64> {
@@ -76,6 +76,7 @@ mod tests {
             holding.is_told(FIFTH, at * 100 * MS);
             assert_eq!(holding.runs(FIFTH, 60 * MS, (at * 100 + 60) * MS, 1), None);
         }
-        assert_eq!(holding.runs((1, 0), 60 * MS, 0, 0), None, "one of which nothing was told");
+        let other = Budget { filled_ns: Some(1), ..FIFTH };
+        assert_eq!(holding.runs(other, 6_000 * MS, 0, 0), None, "one of which nothing was told");
     }
 }

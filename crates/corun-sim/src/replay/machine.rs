@@ -51,7 +51,7 @@ struct Task<'a> {
     cpu: Option<usize>,
     may: CpuMask,
     /// Which of the budgets it has.
-    budget: Option<usize>,
+    budgets: Vec<usize>,
     waits_for: Option<u32>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
@@ -100,6 +100,11 @@ struct Pool {
     throttled: bool,
 }
 
+/// Where these budgets are among all that there are.
+fn places(all: &[Pool], budgets: &[Budget]) -> Vec<usize> {
+    budgets.iter().filter_map(|budget| all.iter().position(|pool| pool.budget == *budget)).collect()
+}
+
 struct Machine<'a> {
     conditions: Conditions,
     tasks: Vec<Task<'a>>,
@@ -129,8 +134,8 @@ impl<'a> Machine<'a> {
         let mut budgets: Vec<Pool> = Vec::new();
         for budget in budgets_of(program) {
             if budgets.iter().all(|p| p.budget != budget) {
-                let at = Pool { budget, left_ns: budget.0, at_ns: 0, users: 0, version: 0, throttled: false };
-                budgets.push(at);
+                let left_ns = budget.quota_ns;
+                budgets.push(Pool { budget, left_ns, at_ns: 0, users: 0, version: 0, throttled: false });
             }
         }
         let tasks = program.scripts.iter().map(|script| Task {
@@ -141,7 +146,7 @@ impl<'a> Machine<'a> {
             served_ns: 0,
             cpu: None,
             may: script.may,
-            budget: script.budget.and_then(|b| budgets.iter().position(|p| p.budget == b)),
+            budgets: places(&budgets, &script.budgets),
             waits_for: None,
             helped: false,
             is_over: false,
@@ -174,9 +179,8 @@ impl<'a> Machine<'a> {
     fn run(mut self) -> Result<u64, NoReplay> {
         let most = most_events(self.program);
         for at in 0..self.budgets.len() {
-            let budget = self.budgets[at].budget;
-            let first = self.program.refills.iter().find(|(of, _)| *of == budget);
-            self.plan(first.map_or(budget.1, |(_, ns)| *ns), Event::Period(at));
+            let first_ns = self.budgets[at].budget.filled_after_ns(self.program.begin_ns);
+            self.plan(first_ns, Event::Period(at));
         }
         for s in &self.program.switched {
             self.plan(self.conditions.switches.when_ns(s), Event::Switches(s.cpu, s.is_on));
@@ -247,8 +251,8 @@ impl<'a> Machine<'a> {
                 self.account_budgets();
                 let pool = &mut self.budgets[of];
                 // How many use it counts from now on.
-                (pool.left_ns, pool.users, pool.throttled) = (pool.budget.0, 0, false);
-                let next_ns = self.now_ns + pool.budget.1;
+                (pool.left_ns, pool.users, pool.throttled) = (pool.budget.quota_ns, 0, false);
+                let next_ns = self.now_ns + pool.budget.period_ns.max(1);
                 self.plan(next_ns, Event::Period(of));
                 self.refill_all();
             }
@@ -260,7 +264,7 @@ impl<'a> Machine<'a> {
                 if self.budgets[of].left_ns == 0 {
                     self.budgets[of].throttled = true;
                     for at in 0..self.cpus.len() {
-                        if self.cpus[at].1.task.is_some_and(|ix| self.tasks[ix].budget == Some(of)) {
+                        if self.cpus[at].1.task.is_some_and(|ix| self.tasks[ix].budgets.contains(&of)) {
                             self.preempt(at);
                         }
                     }
@@ -271,8 +275,9 @@ impl<'a> Machine<'a> {
                 self.evict();
             }
             Event::Limits(ix, place) => {
-                if let Op::Limit(change) = self.tasks[ix].script.ops[place] {
-                    self.limit(ix, change.limit);
+                let script = self.tasks[ix].script;
+                if let Op::Limit(change) = &script.ops[place] {
+                    self.limit(ix, &change.limit);
                     self.evict();
                 }
             }
@@ -302,7 +307,7 @@ impl<'a> Machine<'a> {
 
     /// How many run that have this budget.
     fn running(&self, of: usize) -> u64 {
-        let has = |ix: Ix| self.tasks[ix].budget == Some(of);
+        let has = |ix: Ix| self.tasks[ix].budgets.contains(&of);
         self.cpus.iter().filter(|(_, c)| c.task.is_some_and(has)).count() as u64
     }
 
@@ -316,13 +321,12 @@ impl<'a> Machine<'a> {
     }
 
     /// A task has another limit. Whoever has a CPU that he may not have any more is the caller's business.
-    fn limit(&mut self, ix: Ix, limit: Limit) {
+    fn limit(&mut self, ix: Ix, limit: &Limit) {
         match limit {
-            Limit::May(may) => self.tasks[ix].may = may,
-            Limit::Budget(budget) => {
+            Limit::May(may) => self.tasks[ix].may = *may,
+            Limit::Budgets(budgets) => {
                 self.account_budgets();
-                let of = budget.and_then(|b| self.budgets.iter().position(|p| p.budget == b));
-                self.tasks[ix].budget = of;
+                self.tasks[ix].budgets = places(&self.budgets, budgets);
             }
         }
     }
@@ -349,7 +353,7 @@ impl<'a> Machine<'a> {
     }
 
     fn is_throttled(&self, ix: Ix) -> bool {
-        self.tasks[ix].budget.is_some_and(|of| self.budgets[of].throttled)
+        self.tasks[ix].budgets.iter().any(|of| self.budgets[*of].throttled)
     }
 
     /// Whether a task may be on this CPU now.
@@ -511,7 +515,7 @@ impl<'a> Machine<'a> {
                 }
                 Op::Limit(change) => {
                     if self.conditions.maker(change) == By::Itself {
-                        self.limit(ix, change.limit);
+                        self.limit(ix, &change.limit);
                     }
                 }
                 Op::Wake(other, wait) | Op::Passes(other, wait) => self.ends_wait(*other, *wait),

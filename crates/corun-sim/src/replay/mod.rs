@@ -17,9 +17,9 @@
 //! where that is open, and for what comes from outside the program, both are tried. Who only looks around now and then, for as long as
 //! the program takes, keeps nobody (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity
 //! or budget comes at its time where somebody else changed it, and when the task has got so far where the program did; where the log
-//! does not tell, the first is likely and both are tried. Budgets are filled up when they were (`refilling`). A program that keeps timers
-//! itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times, as closely as these are
-//! known. Queueing is made anew.
+//! does not tell, the first is likely and both are tried. Budgets are filled up when they were, of all groups that a task is in. A program
+//! that keeps timers itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times,
+//! as closely as these are known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came
@@ -33,7 +33,6 @@ pub mod machine;
 pub mod modelled;
 mod pools;
 mod recorded;
-mod refilling;
 pub mod script;
 mod sleeps;
 mod ticks;

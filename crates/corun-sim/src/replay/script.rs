@@ -16,8 +16,8 @@ pub struct ScriptedProgram {
     pub cpus: CpuMask,
     /// CPUs that came or went later.
     pub switched: Vec<Switched>,
-    /// When budgets are filled up first, in nanoseconds since the beginning; one that is not listed, a period after it.
-    pub refills: Vec<(Budget, u64)>,
+    /// When it began, on the clock that tells when budgets are filled up, in nanoseconds.
+    pub begin_ns: u64,
 }
 
 /// A CPU was switched on or off.
@@ -31,8 +31,30 @@ pub struct Switched {
     pub between_ns: [u64; 2],
 }
 
-/// A CPU budget: a program may run for so long in every period, summed over CPUs, in nanoseconds.
-pub type Budget = (u64, u64);
+/// A CPU budget: a program may run for so long in every period, summed over CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Budget {
+    /// How long, in nanoseconds.
+    pub quota_ns: u64,
+    /// The period, in nanoseconds.
+    pub period_ns: u64,
+    /// When in a period it is filled up, in nanoseconds; `None`: not known.
+    pub filled_ns: Option<u64>,
+}
+
+impl Budget {
+    /// What part of the time it allows, on one CPU or several.
+    pub fn share(&self) -> f64 {
+        self.quota_ns as f64 / self.period_ns.max(1) as f64
+    }
+
+    /// How long after that time it is filled up next, in nanoseconds.
+    pub fn filled_after_ns(&self, now_ns: u64) -> u64 {
+        let period_ns = self.period_ns.max(1);
+        let Some(filled_ns) = self.filled_ns else { return period_ns };
+        period_ns - (now_ns % period_ns + period_ns - filled_ns % period_ns) % period_ns
+    }
+}
 
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,8 +65,9 @@ pub struct Script {
     pub leads: bool,
     /// Where it may run at first; empty: it never ran, and that is not known.
     pub may: CpuMask,
-    /// The budget that it has at first. Those with one of the same size share it.
-    pub budget: Option<Budget>,
+    /// The budgets that it has at first, of all groups that it is in. Those with one of the same size, filled up at the same time,
+    /// share it.
+    pub budgets: Vec<Budget>,
     /// Whose end is its end, too, however far it has got: it holds nobody up but who waits for it.
     pub ends_with: Option<Ix>,
     /// How long it waited for a CPU, in nanoseconds.
@@ -84,7 +107,7 @@ pub enum Op {
 }
 
 /// Another limit of a task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// Which.
     pub limit: Limit,
@@ -104,12 +127,12 @@ pub enum By {
 }
 
 /// What bounds the CPU time of a task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Limit {
     /// Where it may run.
     May(CpuMask),
-    /// Its budget.
-    Budget(Option<Budget>),
+    /// Its budgets.
+    Budgets(Vec<Budget>),
 }
 
 /// A wait that no task of the program ended.
@@ -187,9 +210,25 @@ pub(super) fn most_events(program: &ScriptedProgram) -> u64 {
 
 /// Every budget that a task ever has.
 pub(super) fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
-    let later = |op: &Op| match op {
-        Op::Limit(Change { limit: Limit::Budget(budget), .. }) => *budget,
-        _ => None,
-    };
-    program.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
+    fn later(op: &Op) -> &[Budget] {
+        match op {
+            Op::Limit(Change { limit: Limit::Budgets(budgets), .. }) => budgets,
+            _ => &[],
+        }
+    }
+    program.scripts.iter().flat_map(|s| s.budgets.iter().chain(s.ops.iter().flat_map(later))).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_filled_up_at_its_time_of_every_period() {
+        let of = |filled_ns| Budget { quota_ns: 6, period_ns: 20, filled_ns };
+        let after = |filled_ns, now_ns| of(filled_ns).filled_after_ns(now_ns);
+        assert_eq!((after(Some(7), 0), after(Some(7), 26), after(Some(7), 1_000)), (7, 1, 7));
+        assert_eq!(after(Some(7), 47), 20, "it has just been");
+        assert_eq!(after(None, 47), 20, "nobody knows");
+    }
 }

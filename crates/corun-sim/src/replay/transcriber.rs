@@ -19,7 +19,6 @@ mod timers;
 
 use super::confining::Confining;
 use super::holding::Holding;
-use super::refilling::Refilling;
 use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
 use super::ticks::Row;
@@ -58,7 +57,6 @@ pub struct Transcriber {
     active_ns: u64,
     confining: Confining,
     holding: Holding,
-    refilling: Refilling,
     yields: u64,
     events: u64,
 }
@@ -108,8 +106,9 @@ struct Task {
     /// Where it may run now; empty: not known. The CPU that it was on last.
     may: CpuMask,
     last_cpu: Option<usize>,
-    /// Its budget now; `None`: nobody told.
-    budget: Option<Option<Budget>>,
+    /// Its budgets now; `None`: nobody told. Those that are told, until the last of them is.
+    budgets: Option<Vec<Budget>>,
+    told: Vec<Budget>,
 }
 
 /// A sleep.
@@ -225,8 +224,8 @@ impl Transcriber {
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
         let cpus = std::mem::replace(&mut self.first_cpus, self.cpus);
-        let refills = self.refilling.since(start_ns);
-        let mut program = ScriptedProgram { cpus, switched, refills, ..ScriptedProgram::default() };
+        let mut program =
+            ScriptedProgram { cpus, switched, begin_ns: start_ns, ..ScriptedProgram::default() };
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let ops = std::mem::take(&mut task.script.ops);
@@ -259,7 +258,7 @@ impl Transcriber {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
             task.signalled = None;
             (task.script.wanted_ns, task.script.may_be_late) = (0, false);
-            (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
+            (task.script.may, task.script.budgets) = (task.may, task.budgets.clone().unwrap_or_default());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
                 let until_ns = timer.deadline_ns.saturating_sub(at_ns);
@@ -295,13 +294,15 @@ impl Transcriber {
             What::SleepsUntil { deadline_ns, as_length } => {
                 self.sleeps_until(ix, deadline_ns, as_length, now_ns)
             }
-            What::Budget { quota_ns, period_ns } => {
-                let budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
-                if let Some(budget) = budget {
+            What::Budget { quota_ns, period_ns, filled_ns, more } => {
+                if quota_ns > 0 && period_ns > 0 {
+                    let budget = Budget { quota_ns, period_ns, filled_ns };
                     self.holding.is_told(budget, now_ns);
-                    self.was_stopped(ix, budget, now_ns);
+                    self.tasks[ix].told.push(budget);
                 }
-                self.has_budget(ix, budget, now_ns);
+                if !more {
+                    self.has_budgets(ix, now_ns);
+                }
             }
             What::Confines => self.confining.happens(),
             What::Born { .. } => {}
@@ -565,7 +566,7 @@ impl Transcriber {
         let (ns, beside_ns) = (std::mem::take(&mut task.compute_ns), std::mem::take(&mut task.beside_ns));
         if ns > 0 {
             let queued_ns = std::mem::take(&mut task.queued_ns);
-            if let Some(budget) = task.budget.flatten() {
+            for budget in task.budgets.clone().unwrap_or_default() {
                 if let Some(since_ns) = self.holding.runs(budget, ns, now_ns, self.cpus.len()) {
                     self.has_gone(budget, since_ns);
                 }

@@ -137,15 +137,20 @@ fn an_affinity_becomes_narrower(by_itself: bool) -> Run {
     run
 }
 
+/// A budget of the one group that has any; of 0: none.
+fn budget(quota_ns: u64, period_ns: u64) -> What {
+    What::Budget { quota_ns, period_ns, filled_ns: None, more: false }
+}
+
 /// Computes for 700 ms beside a loop; at 1,000 ms it gets a budget of a fifth of a CPU.
 fn a_quota_comes() -> Run {
     let mut run = Run::on(&[(0, 1)]);
-    run.tape.add(0.0, 1, What::Budget { quota_ns: 0, period_ns: 0 });
+    run.tape.add(0.0, 1, budget(0, 0));
     run.shares(1, [0.0, 1_000.0], [5.0, 10.0], 0, 1);
     for period in 0..10u32 {
         let at = 1_000.0 + 100.0 * f64::from(period);
         if period == 1 {
-            run.tape.add(at, 1, What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS });
+            run.tape.add(at, 1, budget(20 * MS, 100 * MS));
         }
         run.runs(at, 1, 0, 1).tape.add(at + 20.0, 1, What::Leaves(Left::Preempted));
     }
@@ -156,9 +161,9 @@ fn a_quota_comes() -> Run {
 /// Computes for 700 ms, at first with a budget of a fifth of a CPU; at 1,000 ms with none, beside a loop.
 fn a_quota_goes() -> Run {
     let mut run = Run::on(&[(0, 1)]);
-    run.tape.add(0.0, 1, What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS });
+    run.tape.add(0.0, 1, budget(20 * MS, 100 * MS));
     run.shares(1, [0.0, 1_000.0], [20.0, 100.0], 0, 1);
-    run.tape.add(1_000.0, 1, What::Budget { quota_ns: 0, period_ns: 100 * MS });
+    run.tape.add(1_000.0, 1, budget(0, 100 * MS));
     run.shares(1, [1_000.0, 2_000.0], [5.0, 10.0], 0, 1);
     run.ends(2_000.0, 1, 0, 1);
     run
@@ -167,12 +172,11 @@ fn a_quota_goes() -> Run {
 /// The same, but the budget stops it at 1,000 ms for the last time, and goes while it stops nobody: nothing tells of that.
 fn a_quota_goes_untold() -> Run {
     let mut run = Run::on(&[(0, 1)]);
-    let budget = What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS };
-    run.tape.add(0.0, 1, budget);
+    run.tape.add(0.0, 1, budget(20 * MS, 100 * MS));
     for period in 0..10 {
         let at = 100.0 * f64::from(period);
         run.runs(at, 1, 0, 1).tape.add(at + 20.0, 1, What::Leaves(Left::Preempted));
-        run.tape.add(at + 100.0, 1, budget);
+        run.tape.add(at + 100.0, 1, budget(20 * MS, 100 * MS));
     }
     run.shares(1, [1_000.0, 2_000.0], [5.0, 10.0], 0, 1);
     run.ends(2_000.0, 1, 0, 1);
@@ -185,10 +189,26 @@ fn a_quota_whose_periods_began_before() -> Run {
     for period in 0..10u32 {
         let at = if period == 0 { 0.0 } else { 100.0 * f64::from(period) - 30.0 };
         let turns = if period < 9 { 40.0 } else { 30.0 };
-        run.tape.add(at, 1, What::Budget { quota_ns: 20 * MS, period_ns: 100 * MS });
+        let (quota_ns, period_ns) = (20 * MS, 100 * MS);
+        run.tape.add(at, 1, What::Budget { quota_ns, period_ns, filled_ns: Some(70 * MS), more: false });
         run.shares(1, [at, at + turns], [5.0, 10.0], 0, 1);
     }
     run.runs(900.0, 1, 0, 1).tape.ends(904.0, 1);
+    run
+}
+
+/// Computes for 210 ms beside a loop, with a budget of 10 of every 20 ms in one of 30 of every 100.
+fn a_quota_in_another() -> Run {
+    let mut run = Run::on(&[(0, 1)]);
+    for period in 0..7u32 {
+        let at = 100.0 * f64::from(period);
+        let inner = What::Budget { quota_ns: 10 * MS, period_ns: 20 * MS, filled_ns: Some(0), more: true };
+        run.tape.add(at, 1, inner);
+        run.tape.add(at, 1, budget(30 * MS, 100 * MS));
+        let turns = if period < 6 { 60.0 } else { 50.0 };
+        run.shares(1, [at, at + turns], [5.0, 10.0], 0, 1);
+    }
+    run.runs(650.0, 1, 0, 1).tape.ends(655.0, 1);
     run
 }
 
@@ -248,6 +268,7 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
         ),
         ("a quota comes", a_quota_comes(), [700.0, 1_420.0]),
         ("a quota whose periods began before", a_quota_whose_periods_began_before(), [889.0, 889.0]),
+        ("a quota in another", a_quota_in_another(), [650.0, 650.0]),
         ("a quota goes", a_quota_goes(), [1_500.0, 1_500.0]),
         ("a quota goes untold", a_quota_goes_untold(), [1_500.0, 1_500.0]),
         (

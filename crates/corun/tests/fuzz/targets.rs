@@ -237,7 +237,11 @@ fn recorded_runs() -> Target {
         at(910, 1, on),
         at(920, 2, What::SleepsUntil { deadline_ns: 5_000, as_length: true }),
         at(930, 2, What::Leaves(Left::Waits(For::Sleep))),
-        at(935, 1, What::Budget { quota_ns: 1_000_000, period_ns: 2_000_000 }),
+        at(
+            935,
+            1,
+            What::Budget { quota_ns: 1_000_000, period_ns: 2_000_000, filled_ns: Some(9), more: false },
+        ),
         at(940, 1, What::Leaves(Left::Yielded)),
         at(950, 1, What::Leaves(Left::Ended)),
         at(5_000, 2, What::Woken(Waker::Interrupt)),

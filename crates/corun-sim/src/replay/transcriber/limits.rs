@@ -4,35 +4,27 @@ use super::super::script::{Budget, By, Change, Ix, Limit, Op};
 use super::{State, Transcriber};
 
 impl Transcriber {
-    /// A task's budget is told. Those of its process have the same; so have others that had the same as it before, where the new one
-    /// is looser: they would not be stopped any more, so that it would never be told of them.
-    pub(super) fn has_budget(&mut self, ix: Ix, budget: Option<Budget>, now_ns: u64) {
-        let Some(before) = self.tasks[ix].budget else {
-            (self.tasks[ix].budget, self.tasks[ix].script.budget) = (Some(budget), budget);
+    /// A task's budgets have been told. Those of its process have the same; so have others that had the same as it before, where the
+    /// new ones are looser: they would not be stopped any more, so that it would never be told of them.
+    pub(super) fn has_budgets(&mut self, ix: Ix, now_ns: u64) {
+        let told = std::mem::take(&mut self.tasks[ix].told);
+        let Some(before) = self.tasks[ix].budgets.clone() else {
+            (self.tasks[ix].budgets, self.tasks[ix].script.budgets) = (Some(told.clone()), told);
             return;
         };
-        if before == budget {
+        if before == told {
             return;
         }
-        let share =
-            |b: Option<Budget>| b.map_or(f64::INFINITY, |(quota, period)| quota as f64 / period as f64);
-        let is_looser = share(budget) > share(before);
+        let share = |budgets: &[Budget]| budgets.iter().map(Budget::share).fold(f64::INFINITY, f64::min);
+        let is_looser = share(&told) > share(&before);
         let process = self.tasks[ix].script.process;
         for ix in 0..self.tasks.len() {
             let task = &mut self.tasks[ix];
-            let is_same = task.budget == Some(before) && task.state != State::Ended;
+            let is_same = task.budgets.as_ref() == Some(&before) && task.state != State::Ended;
             if is_same && (is_looser || task.script.process == process) {
-                task.budget = Some(budget);
-                self.limited(ix, Limit::Budget(budget), None, now_ns);
+                task.budgets = Some(told.clone());
+                self.limited(ix, Limit::Budgets(told.clone()), None, now_ns);
             }
-        }
-    }
-
-    /// A task is told its budget: whoever was ready was stopped by it, and goes on.
-    pub(super) fn was_stopped(&mut self, ix: Ix, budget: Budget, now_ns: u64) {
-        let task = &self.tasks[ix];
-        if task.state == State::Ready && task.budget == Some(Some(budget)) {
-            self.refilling.goes_on(budget, task.since_ns, now_ns);
         }
     }
 
@@ -40,9 +32,13 @@ impl Transcriber {
     pub(super) fn has_gone(&mut self, budget: Budget, since_ns: u64) {
         for ix in 0..self.tasks.len() {
             let task = &mut self.tasks[ix];
-            if task.budget == Some(Some(budget)) && task.state != State::Ended {
-                task.budget = Some(None);
-                self.is_limited(ix, Limit::Budget(None), Some(By::Others), since_ns);
+            let Some(budgets) = task.budgets.as_mut().filter(|_| task.state != State::Ended) else {
+                continue;
+            };
+            if budgets.contains(&budget) {
+                budgets.retain(|other| *other != budget);
+                let left = budgets.clone();
+                self.is_limited(ix, Limit::Budgets(left), Some(By::Others), since_ns);
             }
         }
     }
