@@ -49,6 +49,7 @@ pub mod dedicated;
 mod descriptors;
 pub mod doctor;
 pub mod energy;
+mod family;
 pub mod figures;
 pub mod freezer;
 pub mod interrupt;

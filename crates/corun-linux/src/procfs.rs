@@ -269,6 +269,7 @@ pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadErro
 /// # Errors
 /// [`ReadError`] when `/proc` cannot be read.
 pub fn with_descendants_except(root: &Root, roots: &[u32], except: &[u32]) -> Result<Vec<u32>, ReadError> {
+    let roots: std::collections::BTreeSet<u32> = roots.iter().copied().collect();
     let parent_of: Vec<(u32, u32)> = processes(root)?
         .into_iter()
         .filter(|pid| roots.contains(pid) || !except.contains(pid))

@@ -5,6 +5,7 @@
 //! rest. Virtual machines have a file of their own (`target/vm.rs`).
 
 use crate::cgroup::{self, Cgroups, Membership};
+use crate::family::Family;
 use crate::namespaces;
 use crate::naming::{self, TenantName};
 use crate::pods;
@@ -259,6 +260,18 @@ impl Subject {
             }
         }
         Ok(Subject::Processes { roots, name: first.unwrap_or_default() })
+    }
+
+    /// Processes with who descends from them now: one that has ended when its watcher is ready has left them behind.
+    ///
+    /// # Errors
+    /// [`TargetError::Read`] when `/proc` cannot be read.
+    pub fn with_family(self, root: &Root) -> Result<Subject, TargetError> {
+        let Subject::Processes { mut roots, name } = self else { return Ok(self) };
+        let family = Family::of(root, &roots)?;
+        let descendants: Vec<u32> = family.pids().filter(|pid| !roots.contains(pid)).collect();
+        roots.extend(descendants);
+        Ok(Subject::Processes { roots, name })
     }
 
     /// A cgroup, by its path or the end of it, a unit, a container's or pod's id, or the name a report shows.

@@ -69,7 +69,7 @@ impl Target {
                 command.args(arguments);
                 return Armed::of_command(command);
             }
-            Target::Processes(pids) => (Subject::processes(root, pids)?, None),
+            Target::Processes(pids) => (Subject::processes(root, pids)?.with_family(root)?, None),
             Target::Cgroup(name) => (Subject::cgroup(root, name)?, None),
             Target::Vm(name) => (Subject::vm(root, name)?, None),
             Target::Everybody => (Subject::All, None),

@@ -42,6 +42,8 @@ use std::time::Duration;
 
 mod families;
 
+use families::Families;
+
 /// How far ahead an edge is announced: longer than any handler can sit between reading the clock and the edge.
 const AHEAD: Duration = Duration::from_micros(200);
 /// How long after the edge the records are read: handlers that began before it have finished.
@@ -96,7 +98,8 @@ impl LiveHost {
         }
         let machine = topology::read_machine(root)?;
         let config = config(root, &machine, &options);
-        let probe = Probe::start(&config, now_ns)?;
+        let mut families = Families::of(root, &options.subject, &options.tenants)?;
+        let probe = families.watched_while(|| Probe::start(&config, now_ns))?;
         let mut tenancy = Tenancy::new(root);
         let mut group_of_subject = None;
         let mut subject_tenant = tenancy.watch_cgroup(&options.subject);
@@ -135,8 +138,7 @@ impl LiveHost {
             host.recorder = Some(Recorder::new(host.online(), isolated(root), now_ns()));
             host.probe.record(group);
         }
-        host.assign_families(&options.tenants)?;
-        host.assign_subject()?;
+        host.assign(families)?;
         host.learn_all();
         host.observe_window();
         host.traces.take(0);

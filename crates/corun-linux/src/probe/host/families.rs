@@ -2,9 +2,41 @@
 //! of their own, which whatever they start inherits.
 
 use super::{LiveError, LiveHost};
+use crate::family::{watched_while, Family};
+use crate::naming::TenantName;
 use crate::procfs;
+use crate::root::{ReadError, Root};
 use crate::target::{self, Subject};
 use corun_bpf::layout::group;
+
+/// The families that the user named.
+pub(super) struct Families {
+    subject: Option<Family>,
+    /// Whether the subject is a command that has not begun: then nobody of it comes or goes.
+    is_held: bool,
+    tenants: Vec<(Family, TenantName)>,
+}
+
+impl Families {
+    /// The subject's, and those that these processes found.
+    pub(super) fn of(root: &Root, subject: &Subject, tenants: &[u32]) -> Result<Families, ReadError> {
+        let is_held = matches!(subject, Subject::Command { .. });
+        let subject = match subject {
+            Subject::Command { pid, .. } => Some(Family::of(root, &[*pid])?),
+            Subject::Processes { roots, .. } => Some(Family::of(root, roots)?),
+            Subject::Vm { .. } | Subject::Cgroup { .. } | Subject::All => None,
+        };
+        let tenants = target::families(root, tenants).into_iter();
+        let tenants = tenants.map(|(pid, name)| Family::of(root, &[pid]).map(|family| (family, name)));
+        Ok(Families { subject, is_held, tenants: tenants.collect::<Result<_, _>>()? })
+    }
+
+    /// Does something, and looks meanwhile who ends and whom it leaves behind.
+    pub(super) fn watched_while<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let tenants = self.tenants.iter_mut().map(|(family, _)| family);
+        watched_while(self.subject.iter_mut().filter(|_| !self.is_held).chain(tenants), work)
+    }
+}
 
 impl LiveHost {
     /// Whether every task of the subject has ended; of a cgroup, whether it has been removed, or only this process is left in it.
@@ -19,48 +51,39 @@ impl LiveHost {
         }
     }
 
-    /// Puts the subject's tasks into their group, with all that they start from now on.
-    pub(super) fn assign_subject(&mut self) -> Result<(), LiveError> {
-        let Some(group) = self.group_of_subject else { return Ok(()) };
-        match self.subject.clone() {
-            Subject::Vm { vcpus, io, .. } => {
-                if let Some(io_name) = self.subject.io_tenant() {
-                    let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
-                    self.tenancy.assign(io_group, io_name);
-                    for (tids, group) in [(vcpus, group), (io, io_group)] {
-                        for tid in tids {
-                            self.probe.assign(tid, group);
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Subject::Command { pid, .. } => self.assign_family(&[pid], group),
-            Subject::Processes { roots, .. } => self.assign_family(&roots, group),
-            Subject::Cgroup { .. } | Subject::All => Ok(()),
-        }
-    }
-
-    /// Makes each of these processes a tenant, with its threads and descendants.
-    pub(super) fn assign_families(&mut self, pids: &[u32]) -> Result<(), LiveError> {
-        for (pid, name) in target::families(&self.root, pids) {
+    /// Puts the tasks of families into their groups, and the subject's into its, with all that they start from now on.
+    pub(super) fn assign(&mut self, families: Families) -> Result<(), LiveError> {
+        // The outer ones first: who is in two is in the inner one.
+        for (family, name) in families.tenants {
             let group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
             self.tenancy.assign(group, name);
-            self.assign_family(&[pid], group)?;
+            self.assign_family(family, group)?;
+        }
+        let Some(group) = self.group_of_subject else { return Ok(()) };
+        if let Some(family) = families.subject {
+            self.assign_family(family, group)?;
+        }
+        if let Subject::Vm { vcpus, io, .. } = self.subject.clone() {
+            if let Some(io_name) = self.subject.io_tenant() {
+                let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
+                self.tenancy.assign(io_group, io_name);
+                for (tids, group) in [(vcpus, group), (io, io_group)] {
+                    for tid in tids {
+                        self.probe.assign(tid, group);
+                    }
+                }
+            }
         }
         Ok(())
     }
 
-    /// Puts processes and all that descends from them into a group. Repeated until a pass finds nobody new, since a task may fork
-    /// between being listed and being assigned. This process watches and is nobody's, and so is what it was started by on
-    /// the way from one of them: that only waits for it.
-    fn assign_family(&self, roots: &[u32], group: u32) -> Result<(), LiveError> {
-        let watching = procfs::between(&self.root, std::process::id(), roots);
+    /// Puts a family into a group. Repeated until a pass finds nobody new, since a task may fork between being listed and being
+    /// assigned.
+    fn assign_family(&self, mut family: Family, group: u32) -> Result<(), LiveError> {
         let mut known = 0;
         for _ in 0..5 {
-            let pids = procfs::with_descendants_except(&self.root, roots, &watching)?;
-            let tids: Vec<u32> =
-                pids.iter().flat_map(|&pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect();
+            family.look()?;
+            let tids = family.tasks();
             for &tid in &tids {
                 self.probe.assign(tid, group);
             }
