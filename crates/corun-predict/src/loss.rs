@@ -12,7 +12,8 @@
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
 //! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most. A program that
-//! is behind may catch up later: what was stolen from a task before it sleeps again may come out of that sleep, too.
+//! is behind may catch up later: what was stolen from a task before it sleeps again may come out of that sleep, too. So may what was
+//! stolen of a time in which the program's own CPU budget would have stopped it.
 //!
 //! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
 
@@ -41,6 +42,8 @@ pub struct Loss {
     pub lost_ns: [f64; 3],
     /// The part of the likely loss in which tasks waited for CPUs themselves; the rest they waited for others.
     pub steal_ns: f64,
+    /// Of the likely loss, time in which its own CPU budget may have stopped it anyway.
+    pub stopped_anyway_ns: f64,
     /// What bounds the likely loss, where it would be more otherwise.
     pub bound: Option<Bound>,
     /// What evidence had to say; `None`: it does not speak of nearly all of the run.
@@ -131,6 +134,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         wall_ns,
         lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
+        stopped_anyway_ns: 0.0,
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - ROUNDING) && likely_ns > 0.0).then_some(bounds.by),
         evident: None,
     }
@@ -139,6 +143,21 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
 /// Whether a task was in timers and polls for so much of its life that theft can have come out of it.
 fn has_spare(s: &Spent) -> bool {
     s.slack_ns > NEGLIGIBLE * s.life_ns
+}
+
+/// How much of what a window lost may be time in which the program's own budget would have stopped it anyway: alone, too, it takes
+/// what its quota makes of what it used, and up to a period more. What other budgets allow is not known: where one stopped it, that
+/// may be all.
+fn stopped_anyway_ns(window: &Window, lost_ns: f64) -> f64 {
+    let (all, reach, lost_ns) = (window.total(), &window.reach, lost_ns.max(0.0));
+    if reach.quota_ns > 0.0 {
+        return (reach.quota_ns + reach.period_ns - (window.wall_ns - lost_ns)).clamp(0.0, lost_ns);
+    }
+    if all.throttled_ns > NEGLIGIBLE * all.life_ns {
+        lost_ns
+    } else {
+        0.0
+    }
 }
 
 /// The same slot without the tasks that had time to spare.
@@ -218,7 +237,8 @@ impl Losses {
         let kept = if self.sum.lost_ns[1] > 0.0 { lost.max(0.0) / self.sum.lost_ns[1] } else { 1.0 };
         let steal_ns = (self.sum.steal_ns * kept).min(lost.max(0.0));
         let evident = Some(Evident { lost_ns: evident_ns, by_sums_ns: likely, weight });
-        let found = Loss { lost_ns, steal_ns, evident, ..sums };
+        let stopped_anyway_ns = sums.stopped_anyway_ns.min(lost - least_ns);
+        let found = Loss { lost_ns, steal_ns, stopped_anyway_ns, evident, ..sums };
         let bound = sums.bound.filter(|_| !found.is_evident());
         (Loss { bound, ..found }, kept)
     }
@@ -242,12 +262,16 @@ impl Losses {
     fn by_sums(&self) -> (Loss, f64) {
         let Bounds { most_lost_ns, by, certain_ns } = Bounds::of(&self.whole);
         let [least, likely, most] = self.sum.lost_ns;
-        let least = if least > 0.0 { (least - self.caught_up_ns).max(0.0) } else { least };
         let bounded_ns = likely.min(most_lost_ns);
+        let stopped_anyway_ns = stopped_anyway_ns(&self.whole, bounded_ns);
+        let least = match least > 0.0 {
+            true => ((least - self.caught_up_ns).min(bounded_ns) - stopped_anyway_ns).max(0.0),
+            false => least,
+        };
         let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
         let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
         let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
-        (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, bound, ..self.sum }, kept)
+        (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, stopped_anyway_ns, bound, ..self.sum }, kept)
     }
 }
 

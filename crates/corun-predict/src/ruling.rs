@@ -35,7 +35,7 @@ pub enum Ruling {
 pub enum Doubt {
     /// The run is too short to tell a disturbance from an idle machine's background.
     Short,
-    /// What was stolen may have come out of its sleep.
+    /// What was stolen may have come out of its sleep, or of time in which its own CPU budget would have stopped it.
     Spare,
     /// Somebody stopped or froze it for longer than was allowed.
     Held,

@@ -9,7 +9,7 @@
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
 //! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
-//! out of the run's own sleep, nor a run from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
+//! out of the run's own sleep, or of time in which its own CPU budget would have stopped it, nor a run from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
 //! that it can have lost is no more than was allowed, either, beyond what the best of ways is off.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
@@ -43,6 +43,8 @@ pub struct Verdict {
     /// The least and the most that it can have been, 0..1: sums do not tell whether what was stolen came out of a sleep that
     /// would have been longer, nor how long a program waits for itself.
     pub disturbance_range: [f64; 2],
+    /// Of `disturbance`, the share of the wall time in which its own CPU budget may have stopped it anyway, 0..1.
+    pub stopped_anyway: f64,
     /// Whether its tasks may have spun unseen while they waited for each other: then no less was lost, but perhaps more.
     pub may_have_spun: bool,
     /// What that rests on: its ledger, or a replay, where the two contradict each other.
@@ -260,6 +262,7 @@ impl Judge {
             doubt,
             disturbance,
             disturbance_range: [least, most],
+            stopped_anyway: share(loss.stopped_anyway_ns),
             may_have_spun: self.is_parallel && self.life.parts().spin_ns.is_none(),
             method: if loss.differs_from_sums(allowed) { Method::Replay } else { Method::Ledger },
             max_disturbance: self.max_disturbance,

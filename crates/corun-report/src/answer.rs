@@ -10,7 +10,7 @@
 
 use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
-use crate::words::{between, count, name, percent, share, waits_for_outside, SMALL};
+use crate::words::{between, count, name, percent, share, spared, waits_for_outside, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::{Taken, TakenBy};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
     let base = Base::of(&lost, compute_ns);
     let waited = waited(&lost, base, account.ledger.spin_ns.is_some());
     let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns) && !is_loss;
-    let verdict = match of_wall.as_ref().map(|lost| lost_of_wall(lost, may_have_spun(report))) {
+    let verdict = match of_wall.as_ref().map(|lost| lost_of_wall(lost, report)) {
         _ if by_itself => format!("{}; it {waited}", no_neighbour(report, &lost)),
         Some(lost) if is_loss => format!("{lost}; {waited}"),
         Some(lost) => format!("{lost}, though it {waited}"),
@@ -244,16 +244,16 @@ fn may_have_spun(report: &ProfileReport) -> bool {
 }
 
 /// How much of the wall time was lost: what users wait for.
-fn lost_of_wall(lost: &LostTime, may_have_spun: bool) -> String {
+fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     let wall = human_ns(lost.wall_ns);
     let [least, likely, _] = lost.share;
     if likely < SMALL {
         format!("Lost next to none of its {wall} to others")
     } else if least < likely / 2.0 {
-        let lost = between(least, likely);
-        format!("Lost {lost} of its {wall} to others, since some of it may have come out of its sleep")
+        let spared = spared(least, likely, lost.stopped_anyway);
+        format!("Lost {} of its {wall} to others, since {spared}", between(least, likely))
     } else {
-        let bound = if may_have_spun { "at least " } else { "" };
+        let bound = if may_have_spun(report) { "at least " } else { "" };
         format!("Lost {bound}{} % of its {wall} to others", share(likely))
     }
 }

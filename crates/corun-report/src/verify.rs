@@ -3,7 +3,7 @@
 
 use crate::json;
 use crate::unseen::unseen;
-use crate::words::{between, name, share, waits_for_outside, wrap, SMALL};
+use crate::words::{between, name, share, spared, waits_for_outside, wrap, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
@@ -144,9 +144,10 @@ impl VerifyReport {
         let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
             (Ruling::Unclear, Some(Doubt::Spare)) => format!(
-                "unclear: {} of its {} was lost to others, since some of what they took may have come out of its sleep ({})",
+                "unclear: {} of its {} was lost to others, since {} ({})",
                 between(least, most.max(disturbance)),
                 human_ns(wall_ns),
+                spared(least, disturbance, self.judged.stopped_anyway),
                 self.allowed()
             ),
             (Ruling::Unclear, Some(Doubt::Hypervisor)) => format!(

@@ -38,6 +38,15 @@ pub fn between(least: f64, most: f64) -> String {
     }
 }
 
+/// What else may have taken what was lost between these shares of its time, of which `stopped_anyway` may be its own budget's.
+pub fn spared(least: f64, likely: f64, stopped_anyway: f64) -> &'static str {
+    if 2.0 * stopped_anyway > likely - least {
+        "its own CPU budget may have stopped it meanwhile anyway"
+    } else {
+        "some of what they took may have come out of its sleep"
+    }
+}
+
 /// That a program mostly waits for somebody else's work, with the share of its wall time, 0..1; nothing where it does not. A
 /// command waits for corun before it begins, and a short one for much of its life: that is nothing to tell.
 pub fn waits_for_outside(outside: f64, wall_ns: u64) -> Option<String> {

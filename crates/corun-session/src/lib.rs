@@ -69,6 +69,7 @@ pub mod predict;
 pub mod process_meter;
 pub mod profile;
 pub mod record;
+mod replay;
 pub mod stop;
 pub mod subject_watch;
 mod supervise;

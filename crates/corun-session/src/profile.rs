@@ -5,6 +5,7 @@ use crate::end::{left_behind, next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::kept_trace::KeptTrace;
 use crate::observing_cost::{CostMeter, ObservingCost};
+use crate::replay::{not_recorded, Replay, RECORD_BYTES};
 use crate::stop::Stop;
 use crate::target::{release, Armed, Target};
 use corun_linux::clock::process_cpu_ns;
@@ -13,6 +14,7 @@ use corun_linux::counters::Theme;
 use corun_linux::energy::EnergyMeter;
 use corun_linux::launch::Running;
 use corun_linux::probe::LiveOptions;
+use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::waits::{Longest, Wait};
@@ -25,6 +27,11 @@ use std::time::Duration;
 
 /// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
 pub const TRACE_BYTES: u32 = 16 << 20;
+
+/// Watching may cost one part in so many of a CPU: closing windows, and replaying.
+const WORTH: u32 = 50;
+/// What replays may cost besides: a short run is replayed once.
+const REPLAY_SPARE: Duration = Duration::from_millis(200);
 
 /// How to see.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +66,10 @@ pub struct Profile {
     recording: Recording,
     /// How much of its time the subject lost: what `verify` would say.
     judge: Option<Judge>,
+    /// What the judge is told of the subject's time alone.
+    replay: Option<Replay>,
+    /// CPU time that replays took while it was watched.
+    replayed: Duration,
     trace: KeptTrace,
     keeps_trace: bool,
     trace_lost: u64,
@@ -88,9 +99,12 @@ impl Profile {
         let root = Root::new("/");
         let first = armed.first_task();
         let is_traced = options.trace || options.worst.is_some();
+        let replays = matches!(armed.subject, Subject::Command { .. } | Subject::Processes { .. });
+        let is_cgroup = matches!(armed.subject, Subject::Cgroup { .. });
         let live = LiveOptions {
             trace_bytes: if is_traced { TRACE_BYTES } else { 0 },
             waits: options.worst.is_some(),
+            record_bytes: if replays { RECORD_BYTES } else { 0 },
             max_tasks: options.max_tasks,
             // Or a co-runner that has the name of this program could not be told from it.
             watcher_apart: true,
@@ -98,6 +112,9 @@ impl Profile {
         };
         let kernel_counts = corun_bpf::Probe::count_costs();
         let (watcher, mut unavailable) = stop.at_once(|| Watcher::start(&root, live, options.source))?;
+        if is_cgroup {
+            unavailable.extend(not_recorded(watcher.source()));
+        }
         let energy = EnergyMeter::start(&root);
         if is_traced && watcher.source() == Source::Schedstat {
             let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
@@ -123,6 +140,8 @@ impl Profile {
         Ok(Profile {
             recording: Recording::about(watcher.subject()),
             judge: watcher.subject().map(|subject| Judge::new(subject, MAX_DISTURBANCE)),
+            replay: (replays && watcher.source() == Source::Ebpf).then(|| Replay::new(None)),
+            replayed: Duration::ZERO,
             watcher,
             counting,
             energy,
@@ -194,6 +213,7 @@ impl Profile {
         self.judge.iter_mut().for_each(|judge| judge.push(&seen));
         self.recording.push(seen.clone());
         self.slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
+        self.follow();
         let trace = self.watcher.take_trace();
         if let Some(longest) = &mut self.longest {
             longest.push(&trace, seen.end_ns);
@@ -205,6 +225,19 @@ impl Profile {
         }
         self.cost.sample(&self.watcher, Duration::from_nanos(self.elapsed_ns()));
         Ok(seen)
+    }
+
+    /// Takes what the subject has done, for a replay, unless that costs too much.
+    fn follow(&mut self) {
+        let Some(replay) = &mut self.replay else { return };
+        let Some(log) = self.watcher.take_run_log() else { return };
+        let began_ns = process_cpu_ns();
+        replay.push(log, false);
+        self.replayed += Duration::from_nanos(process_cpu_ns() - began_ns);
+        let elapsed = Duration::from_nanos(self.watcher.now_ns() - self.begin_ns);
+        if self.replayed > REPLAY_SPARE + elapsed / WORTH {
+            replay.give_up();
+        }
     }
 
     /// Stops watching and sums up. A command that has ended is collected; one that goes on is handed back.
@@ -226,6 +259,11 @@ impl Profile {
             longest.push(&self.watcher.take_trace(), whole.end_ns);
             longest.finish(whole.end_ns, &open)
         });
+        if let (Some(judge), Some(replay)) = (&mut self.judge, &mut self.replay) {
+            let evidence = replay.evidence(ended.is_complete(), false);
+            evidence.into_iter().for_each(|evidence| judge.push_evidence(evidence));
+            self.unavailable.extend(replay.unavailable());
+        }
         // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
         whole.unavailable.retain(|u| self.unavailable.iter().all(|own| own.what != u.what));
         whole.unavailable.extend(self.unavailable);
@@ -308,7 +346,7 @@ impl Default for Slot {
 
 impl Slot {
     fn learn(&mut self, cost: Duration) {
-        self.length = self.length.max(50 * cost);
+        self.length = self.length.max(WORTH * cost);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::end::{next_window, EndConditions, Ended};
 use crate::error::Error;
+use crate::replay::RECORD_BYTES;
 use crate::stop::Stop;
 use crate::target::{release, Target};
 use corun_linux::launch::Running;
@@ -16,8 +17,6 @@ use std::time::Duration;
 
 /// The length of a window: what its events take in memory is bounded, and closing it costs about a millisecond of CPU time.
 const WINDOW: Duration = Duration::from_millis(250);
-/// Bytes for what the target does between two looks at it: 25 ms of a million switches a second.
-const RECORD_BYTES: u32 = 4 << 20;
 
 /// How long to record.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@
 use crate::counting::{self, CountedUnit, Counting};
 use crate::error::Error;
 use crate::local_host::{LocalHost, Watched};
+use crate::replay::{not_recorded, Replay, RECORD_BYTES};
 use crate::supervise;
 use crate::target::pids;
 use corun_linux::counters::Theme;
@@ -20,7 +21,6 @@ use corun_model::{
     Action, Host, HostError, Machine, Observation, Outcome, RunLog, SpinEstimate, SpinMethod, TaskId, Tenant,
     TenantId, Unavailable, What, Why,
 };
-use corun_predict::replayed::Replayer;
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
 use corun_predict::AloneTime;
@@ -37,18 +37,6 @@ pub struct SubjectWatch {
     /// What could not be had at all.
     unavailable: Vec<Unavailable>,
 }
-
-/// A replay of what the subject does, as it goes on.
-struct Replay {
-    replayer: Replayer,
-    /// What is known by it and nobody has asked for yet.
-    known: Vec<AloneTime>,
-    /// What the subject did up to about the last window's end, since the look before.
-    log: RunLog,
-}
-
-/// Bytes for what the subject does between two looks at it: 25 ms of a million switches a second.
-const RECORD_BYTES: u32 = 4 << 20;
 
 /// What shows more of a window than its ledger.
 struct Detectors {
@@ -196,11 +184,7 @@ impl SubjectWatch {
         let spinning = SpinningSoFar::default();
         let by_counters = SpinByCounters::new(subject);
         let detectors = Detectors { spin, exits, counting, by_counters, spinning };
-        let replay = replays.then(|| Replay {
-            replayer: Replayer::new(wanted.wake_up_ns),
-            known: Vec::new(),
-            log: RunLog::default(),
-        });
+        let replay = replays.then(|| Replay::new(wanted.wake_up_ns));
         Ok(SubjectWatch { host, dedicated, detectors, subject, replay, unavailable })
     }
 
@@ -217,11 +201,7 @@ impl SubjectWatch {
     /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
     pub fn missing(&self) -> Vec<Unavailable> {
         let of_samples = self.detectors.spin.iter().flat_map(SpinSampler::unavailable);
-        let of_replay = self
-            .replay
-            .as_ref()
-            .and_then(|r| r.replayer.failed())
-            .map(|why| Unavailable { what: What::Replay, why: Why::NoReplay(why) });
+        let of_replay = self.replay.as_ref().and_then(Replay::unavailable);
         self.unavailable.iter().cloned().chain(of_samples).chain(of_replay).collect()
     }
 
@@ -271,31 +251,22 @@ impl SubjectWatch {
     fn follow(&mut self) {
         let Some(replay) = &mut self.replay else { return };
         let Some(log) = self.host.take_run_log() else {
-            // Nothing is recorded here: of a cgroup, or without the probe, which is said anyway.
             self.replay = None;
-            if self.host.watcher().source() == Source::Ebpf {
-                self.unavailable.push(Unavailable::new(What::Replay, Why::CgroupNotRecorded));
-            }
+            self.unavailable.extend(not_recorded(self.host.watcher().source()));
             return;
         };
-        replay.replayer.push(&log);
-        replay.log = log;
-        if replay.replayer.is_full() {
-            replay.known.extend(replay.replayer.evidence(false, self.detectors.spin.is_some()));
-        }
+        replay.push(log, self.detectors.spin.is_some());
     }
 
     /// What the subject did in the last window, event by event, as far as that is in order by now; `None`: it is not recorded.
     pub fn run_log(&self) -> Option<&RunLog> {
-        self.replay.as_ref().map(|replay| &replay.log)
+        self.replay.as_ref().map(Replay::log)
     }
 
     /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.
     pub fn evidence(&mut self, is_over: bool) -> Vec<AloneTime> {
         let knows_spinning = self.detectors.spin.is_some();
-        let Some(replay) = &mut self.replay else { return Vec::new() };
-        replay.known.extend(replay.replayer.evidence(is_over, knows_spinning));
-        std::mem::take(&mut replay.known)
+        self.replay.as_mut().map_or_else(Vec::new, |replay| replay.evidence(is_over, knows_spinning))
     }
 
     /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.

@@ -2,7 +2,7 @@
 //! the scheduler would do alone, worked out by hand; `verify` and `predict` are asked for the same run and must agree.
 
 use corun_model::culprit::Share;
-use corun_model::ledger::BlockReasons;
+use corun_model::ledger::{BlockReasons, Held};
 use corun_model::limits::{CpuQuota, Limits, TaskLimits};
 use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
 use corun_model::{
@@ -15,45 +15,47 @@ use corun_predict::{Counterfactual, Judge, Label, Options, Predictor, Verdict};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const MS: u64 = 1_000_000;
-const SUBJECT: TenantId = TenantId(0);
+pub const MS: u64 = 1_000_000;
+pub const SUBJECT: TenantId = TenantId(0);
 const NEIGHBOUR: TenantId = TenantId(1);
-const WINDOW_MS: u64 = 250;
+pub const WINDOW_MS: u64 = 250;
 
 /// A task in a window, in milliseconds; the rest of its life it sleeps.
 #[derive(Clone, Debug, Default)]
-struct Did {
-    process: u32,
-    cpus: Vec<u32>,
-    computed: u64,
-    stolen: u64,
-    queued: u64,
-    futex: u64,
-    throttled: u64,
+pub struct Did {
+    pub process: u32,
+    pub cpus: Vec<u32>,
+    pub computed: u64,
+    pub stolen: u64,
+    pub queued: u64,
+    pub futex: u64,
+    pub throttled: u64,
+    pub stopped: u64,
     /// How long it lived; 0: all the time.
-    lived: u64,
-    yields: bool,
+    pub lived: u64,
+    pub yields: bool,
 }
 
 /// A window of some tasks on two CPUs, on which a neighbour ran for so long.
 #[derive(Clone, Debug, Default)]
-struct Facts {
-    tasks: Vec<Did>,
-    neighbour: [u64; 2],
-    quota: Option<f64>,
-    off: Option<u32>,
+pub struct Facts {
+    pub tasks: Vec<Did>,
+    pub neighbour: [u64; 2],
+    pub quota: Option<f64>,
+    pub off: Option<u32>,
 }
 
 fn account(did: &Did) -> Account {
     let lived = if did.lived > 0 { did.lived } else { WINDOW_MS };
     let steal = did.stolen + did.queued;
-    let sleep = lived - did.computed - steal - did.futex - did.throttled;
+    let sleep = lived - did.computed - steal - did.futex - did.throttled - did.stopped;
     let parts = Parts {
         compute_ns: did.computed * MS,
         spin_ns: Some(0),
         block_ns: (sleep + did.futex) * MS,
         steal_ns: steal * MS,
         throttled_ns: did.throttled * MS,
+        held: Some(Held { stopped_ns: did.stopped * MS, frozen_ns: 0 }),
         ..Parts::default()
     };
     let shares = [(NEIGHBOUR, did.stolen), (SUBJECT, did.queued)];
@@ -71,7 +73,7 @@ fn account(did: &Did) -> Account {
     }
 }
 
-fn observation(at: u64, facts: &Facts) -> Observation {
+pub fn observation(at: u64, facts: &Facts) -> Observation {
     let start_ns = at * WINDOW_MS * MS;
     let tenant =
         |id, name: &str| Tenant { id, kind: TenantKind::Command, key: name.into(), name: name.into() };

@@ -85,6 +85,9 @@ pub struct LostTime {
     pub wall_ns: u64,
     /// The share of it, 0..1: at least, most likely, at most.
     pub share: [f64; 3],
+    /// Of the likely share, that in which its own CPU budget may have stopped it anyway, 0..1.
+    #[serde(default)]
+    pub stopped_anyway: f64,
 }
 
 /// Where tasks ran.

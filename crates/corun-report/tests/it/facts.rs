@@ -52,7 +52,9 @@ fn what_a_profile_says() {
         change(&mut report);
         report
     };
-    let lost = |share: [f64; 3]| move |r: &mut ProfileReport| r.lost = Some(LostTime { wall_ns: S, share });
+    let lost = |share: [f64; 3]| {
+        move |r: &mut ProfileReport| r.lost = Some(LostTime { wall_ns: S, share, stopped_anyway: 0.0 })
+    };
     let blocks = |block: Block| move |r: &mut ProfileReport| r.subject.account.block = Some(block);
     let pipes = |ns| Block { pipe_ns: ns, ..Block::default() };
     let stolen = |compute_ms, ms: u64| Did { stolen: vec![(POSTGRES, ms * MS)], ..busy(compute_ms) };
@@ -79,6 +81,13 @@ fn what_a_profile_says() {
         ("throttled nearly always", report(&Did { throttled_ns: 980 * MS, ..busy(20) })),
         ("throttled, never ran", report(&Did { throttled_ns: 1_000 * MS, ..busy(0) })),
         ("throttled and stolen", with(&Did { throttled_ns: 400 * MS, ..stolen(500, 100) }, &lost([0.1; 3]))),
+        (
+            "stolen, perhaps of a time in which its budget stops it",
+            with(&Did { throttled_ns: 200 * MS, ..stolen(500, 300) }, &|r| {
+                let share = [0.0, 0.1, 0.1];
+                r.lost = Some(LostTime { wall_ns: S, share, stopped_anyway: 0.1 });
+            }),
+        ),
         (
             "throttled, and a neighbour took next to nothing",
             report(&Did { throttled_ns: 400 * MS, stolen: vec![(POSTGRES, MS)], ..busy(500) }),
@@ -129,7 +138,9 @@ fn what_a_profile_says() {
         ("a loss that is no number", with(&stolen(500, 100), &lost([f64::NAN; 3]))),
         (
             "a wall time of nothing",
-            with(&stolen(500, 100), &|r| r.lost = Some(LostTime { wall_ns: 0, share: [1.0; 3] })),
+            with(&stolen(500, 100), &|r| {
+                r.lost = Some(LostTime { wall_ns: 0, share: [1.0; 3], stopped_anyway: 0.0 })
+            }),
         ),
         ("everybody, and nobody waits", all),
         ("everybody, and next to nobody waits", all_wait),
@@ -154,6 +165,7 @@ fn what_verify_says() {
         doubt,
         disturbance,
         disturbance_range: [disturbance; 2],
+        stopped_anyway: 0.0,
         may_have_spun: false,
         method: Method::Ledger,
         max_disturbance: 0.02,
@@ -220,6 +232,11 @@ fn what_verify_says() {
             "partly from its sleep",
             no(),
             Verdict { disturbance_range: [0.01, 0.5], ..unclear(Doubt::Spare, 0.3) },
+        ),
+        (
+            "stolen, perhaps of a time in which its budget stops it",
+            no(),
+            Verdict { disturbance_range: [0.0, 0.1], stopped_anyway: 0.1, ..unclear(Doubt::Spare, 0.1) },
         ),
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
         ("stopped and disturbed", no(), Verdict { held: Some(0.49), ..disturbed() }),

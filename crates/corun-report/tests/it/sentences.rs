@@ -228,7 +228,7 @@ fn what_would_mislead_is_said_before_the_numbers() {
 #[test]
 fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() {
     let lost = |share: [f64; 3]| {
-        let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share });
+        let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share, stopped_anyway: 0.0 });
         let did = Did { stolen: vec![(POSTGRES, 500 * MS)], ..busy(500) };
         let report = ProfileReport::new(&ProfileMeta { lost, ..meta() }, &alone(&did), SUBJECT, &[]);
         answer::answer(&report).verdict
@@ -239,7 +239,7 @@ fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() 
     assert_eq!(
         lost([0.0, 0.39, 0.39]),
         format!(
-            "Lost at most 39 % of its 5.20 s to others, since some of it may have come out of its sleep; {waited}"
+            "Lost at most 39 % of its 5.20 s to others, since some of what they took may have come out of its sleep; {waited}"
         )
     );
 }

@@ -219,7 +219,11 @@ fn meta(seen: &Profiled, status: Option<ExitStatus>) -> ProfileMeta {
 /// What a verdict says of the wall time.
 fn lost(verdict: &Verdict) -> LostTime {
     let [least, most] = verdict.disturbance_range;
-    LostTime { wall_ns: verdict.wall_ns, share: [least, verdict.disturbance, most] }
+    LostTime {
+        wall_ns: verdict.wall_ns,
+        share: [least, verdict.disturbance, most],
+        stopped_anyway: verdict.stopped_anyway,
+    }
 }
 
 /// Where a watcher's ledgers come from, as reports name it.
