@@ -212,7 +212,11 @@ impl VerifyReport {
         if resolution <= max_disturbance {
             return allowed;
         }
-        format!("{allowed}; a run this short can only be judged to {} %", share(resolution))
+        let finest = share(resolution);
+        format!(
+            "{allowed}; a run of this length can be judged to {} % at best",
+            finest.trim_start_matches('<')
+        )
     }
 
     /// A few lines for a terminal.
@@ -257,9 +261,14 @@ impl VerifyReport {
             }
         }
         if self.judged.method == Method::Replay {
-            let said = "from a replay of what it did, without the others: its ledger alone says otherwise";
-            let when = if self.judged.verdict == Ruling::Disturbed { ". It does not tell when" } else { "" };
-            let _ = writeln!(out, "  {said}{when}");
+            let said = "corun replayed the run without the others to tell this; the waits of its tasks alone would give another verdict";
+            let when = match self.judged.verdict {
+                Ruling::Disturbed => ". A replay does not tell when it was disturbed",
+                _ => "",
+            };
+            for l in wrap(&format!("{said}{when}"), 96) {
+                let _ = writeln!(out, "  {l}");
+            }
         }
         if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
             if taken > self.judged.max_disturbance {

@@ -2,7 +2,7 @@
 
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Result};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
 /// How a file that gzip made begins.
@@ -30,7 +30,11 @@ pub fn read(path: &Path, most: u64) -> Result<String> {
 /// As [`read`]; there is neither.
 pub fn record(folder: &Path) -> Result<String> {
     let plain = folder.join("result.json");
-    read(&if plain.exists() { plain } else { folder.join("result.json.gz") }, u64::MAX)
+    let read = read(&if plain.exists() { plain } else { folder.join("result.json.gz") }, u64::MAX);
+    read.map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Error::new(e.kind(), "there is neither result.json nor result.json.gz in it"),
+        _ => e,
+    })
 }
 
 #[cfg(test)]

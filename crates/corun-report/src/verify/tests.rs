@@ -92,11 +92,15 @@ fn what_a_replay_tells_is_how_much_was_lost_and_not_when() {
     let said = |verdict| {
         let mut replayed = report(verdict);
         (replayed.judged.method, replayed.judged.intervals) = (Method::Replay, vec![]);
-        replayed.text()
+        replayed.text().replace("\n  ", " ")
     };
-    let from = "  from a replay of what it did, without the others: its ledger alone says otherwise";
-    assert!(said(Ruling::Disturbed).contains(&format!("{from}. It does not tell when\n")));
-    assert!(said(Ruling::Clean).contains(&format!("{from}\n")), "nothing was lost at any time");
+    let from = "corun replayed the run without the others to tell this; \
+                the waits of its tasks alone would give another verdict";
+    assert!(
+        said(Ruling::Disturbed).contains(&format!("{from}. A replay does not tell when it was disturbed"))
+    );
+    let clean = said(Ruling::Clean);
+    assert!(clean.contains(from) && !clean.contains("tell when"), "nothing was lost at any time");
 }
 
 #[test]
@@ -104,7 +108,12 @@ fn to_what_a_short_run_can_be_judged_is_said_where_less_was_allowed() {
     let mut short = report(Ruling::Clean);
     assert!(!short.sentence().contains("judged to"));
     short.judged.resolution = 0.03;
-    assert!(short.sentence().ends_with("(allowed: 2.0 %; a run this short can only be judged to 3.0 %)"));
+    assert!(short
+        .sentence()
+        .ends_with("(allowed: 2.0 %; a run of this length can be judged to 3.0 % at best)"));
+    (short.judged.resolution, short.judged.max_disturbance) = (0.0004, 0.0);
+    let long = short.sentence();
+    assert!(long.ends_with("(allowed: 0 %; a run of this length can be judged to 0.1 % at best)"), "{long}");
 }
 
 #[test]
@@ -113,7 +122,7 @@ fn what_cannot_be_told_is_neither_clean_nor_a_failure() {
     (short.judged.disturbance, short.judged.resolution) = (0.03, 0.035);
     assert_eq!(
         short.sentence(),
-        "unclear: 3.0 % of its 4.00 s was lost to others (allowed: 2.0 %; a run this short can only be judged to 3.5 %)"
+        "unclear: 3.0 % of its 4.00 s was lost to others (allowed: 2.0 %; a run of this length can be judged to 3.5 % at best)"
     );
     let value: serde_json::Value = serde_json::from_str(&short.json()).unwrap();
     assert_eq!(value["verdict"], "unclear");

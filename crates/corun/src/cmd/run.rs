@@ -4,6 +4,7 @@
 
 use crate::lines;
 use crate::usage::Usage;
+use corun_adapt::Mode;
 use corun_linux::linking::is_static;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -60,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut command = Command::new(name);
     command.args(arguments).env(PRELOAD, preloaded(&library, env::var_os(PRELOAD)));
-    command.env("CORUN_ADAPT", if args.observe { "observe" } else { "on" });
+    command.env(corun_adapt::VARIABLE, mode(args.observe)?);
     if args.count {
         command.env("CORUN_ADAPT_COUNT", "1");
     }
@@ -71,6 +72,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => format!("{name} cannot be run: {error}"),
     })
     .into())
+}
+
+/// The mode that the hooks are in: what the environment says, unless it was asked for otherwise.
+fn mode(observes: bool) -> Result<OsString, Usage> {
+    Mode::from_environment().map_err(|no_mode| Usage(no_mode.to_string()))?;
+    Ok(match env::var_os(corun_adapt::VARIABLE) {
+        _ if observes => "observe".into(),
+        Some(given) => given,
+        None => "on".into(),
+    })
 }
 
 /// The library, next to this program or where `make install` puts it.

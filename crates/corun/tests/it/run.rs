@@ -5,9 +5,14 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn run(library: &Path, arguments: &[&str]) -> Output {
+    command(library, arguments).output().unwrap()
+}
+
+fn command(library: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(cargo_bin("corun"));
-    command.arg("run").args(arguments).env("CORUN_PRELOAD", library).env_remove("LD_PRELOAD");
-    command.output().unwrap()
+    command.arg("run").args(arguments).env("CORUN_PRELOAD", library);
+    command.env_remove("LD_PRELOAD").env_remove("CORUN_ADAPT");
+    command
 }
 
 /// A file that can be named; the dynamic linker complains of it, and goes on.
@@ -30,6 +35,26 @@ fn the_program_runs_with_the_hooks_and_its_status_is_the_status() {
         let printed = String::from_utf8(output.stdout).unwrap();
         assert_eq!(printed.trim(), format!("{} {mode} {count} --its-own", path.display()));
     }
+}
+
+#[test]
+fn the_mode_that_the_environment_gives_holds_and_what_is_none_is_refused() {
+    let library = stand_in();
+    let with = |mode: &str, flags: &[&str]| {
+        let arguments = [flags, &["--", "sh", "-c", "echo $CORUN_ADAPT"]].concat();
+        command(library.path(), &arguments).env("CORUN_ADAPT", mode).output().unwrap()
+    };
+    for (mode, flags, wanted) in [
+        ("off", &["--adapt"][..], "off\n"),
+        ("observe", &["--adapt"], "observe\n"),
+        ("off", &["--adapt", "--observe"], "observe\n"),
+    ] {
+        assert_eq!(String::from_utf8(with(mode, flags).stdout).unwrap(), wanted);
+    }
+    let refused = with("bogus", &["--adapt"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("CORUN_ADAPT is `bogus`: set it to off, observe or on"), "{said}");
 }
 
 #[test]

@@ -161,9 +161,11 @@ fn the_co_runs_of_a_record_are_predicted_again_and_kept_and_what_is_no_record_is
     assert_eq!(again("kept", &[]).stdout, out.stdout, "what was kept says the same");
 
     std::fs::write(folder.path().join("half.json"), "{").unwrap();
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
     let without = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/runs/predict-sleepers");
     for (record, what) in [
         ("nowhere", "give the folder of a record, or its result.json"),
+        ("empty", "there is neither result.json nor result.json.gz in it; give the folder of a record"),
         ("half.json", "no result of `corun study predict`"),
         (without, "no co-run of this record kept its windows; make the study again"),
     ] {
