@@ -76,6 +76,7 @@ impl Situation {
             program,
             took_ns: 0,
             alone: Alone::default(),
+            may_have_spun: false,
             events: 0,
             left_out_ns: 0,
             co_runners: self.loops.iter().map(one).collect(),

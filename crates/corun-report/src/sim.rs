@@ -75,6 +75,8 @@ pub struct SimRecorded {
     pub took_ns: u64,
     /// How long it would have taken alone there, in nanoseconds: at least, most likely, at most, by what the recording leaves open.
     pub alone_ns: [u64; 3],
+    /// Whether its tasks may have spun unseen while they waited for each other: then alone it would have taken less than that.
+    pub may_have_spun: bool,
     /// Events in the recording.
     pub events: u64,
     /// How much of its end was left out, since events were lost there, in nanoseconds.
@@ -110,15 +112,27 @@ impl SimRecorded {
             (named, 0) => format!("next to {}", named.join(", ")),
             (named, more) => format!("next to {} and {more} more", named.join(", ")),
         };
-        let slower = *took_ns as f64 / (*likely).max(1) as f64;
+        let slower = |alone_ns: u64| *took_ns as f64 / alone_ns.max(1) as f64;
+        let alone = human_ns(*likely);
+        let replayed = match self.may_have_spun {
+            false => format!(
+                "{alone} ({} to {}), so it was {:.2} times as long",
+                human_ns(*least),
+                human_ns(*most),
+                slower(*likely)
+            ),
+            true => format!(
+                "{alone} (at most {}), so it was at least {:.2} times as long\n  \
+                 A recording does not tell spinning from computing: if its tasks spin while they wait for\n  \
+                 each other, others slowed it more than that",
+                human_ns(*most),
+                slower(*most)
+            ),
+        };
         format!(
-            "recorded: {command} took {} on {cpus} CPU{} {others}\n\
-             replayed without them: {} ({} to {}), so it was {slower:.2} times as long\n",
+            "recorded: {command} took {} on {cpus} CPU{} {others}\nreplayed without them: {replayed}\n",
             human_ns(*took_ns),
             if *cpus == 1 { "" } else { "s" },
-            human_ns(*likely),
-            human_ns(*least),
-            human_ns(*most),
         )
     }
 }

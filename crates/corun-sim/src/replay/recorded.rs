@@ -5,12 +5,17 @@
 
 use super::script::ScriptedProgram;
 use super::{Alone, Conditions, NoReplay, Transcriber};
-use corun_model::run_log::file::RunFile;
-use corun_model::run_log::CpuMask;
-use std::collections::BTreeMap;
+use corun_model::run_log::file::{RunFile, RunWindow};
+use corun_model::run_log::{CpuMask, Left, What};
+use corun_model::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A co-runner that wanted less of the time than this, all tasks together, is left out, 0..=1.
 const LEAST_DEMAND: f64 = 0.01;
+
+/// Where several tasks wanted CPUs at once for less of the time than this, none spins until another one is through, 0..=1: a shell
+/// and what it starts do for a moment.
+const LEAST_AT_ONCE: f64 = 0.01;
 
 /// A recorded run, made ready.
 #[derive(Clone, Debug)]
@@ -23,6 +28,9 @@ pub struct Recorded {
     pub took_ns: u64,
     /// How long the same would have taken alone on the same CPUs.
     pub alone: Alone,
+    /// Whether tasks may have spun while they waited for each other: then the same would have taken less than that alone, since a
+    /// recording does not tell spinning from computing.
+    pub may_have_spun: bool,
     /// How many events it is made from.
     pub events: u64,
     /// How much of the recording's end was left out, since events were lost in it, in nanoseconds.
@@ -63,6 +71,7 @@ impl Recorded {
         Ok(Recorded {
             command: file.command.clone(),
             took_ns: transcript.lasted_ns,
+            may_have_spun: wanted_at_once(&file.windows[..whole]) >= LEAST_AT_ONCE,
             events: transcript.events,
             left_out_ns: file.length_ns() - recorded_ns,
             co_runners: co_runners(file, whole, recorded_ns),
@@ -93,6 +102,29 @@ impl Recorded {
         }
         program
     }
+}
+
+/// For what part of the time at least two tasks wanted CPUs, 0..=1.
+fn wanted_at_once(windows: &[RunWindow]) -> f64 {
+    let mut want: BTreeSet<TaskId> = BTreeSet::new();
+    let (mut at_once_ns, mut since_ns) = (0, 0);
+    for event in windows.iter().flat_map(|window| &window.log.events) {
+        if want.len() > 1 {
+            at_once_ns += event.t_ns.saturating_sub(since_ns);
+        }
+        since_ns = event.t_ns;
+        match event.what {
+            What::Runs { .. } | What::Woken(_) | What::Born { .. } => {
+                want.insert(event.task);
+            }
+            What::Leaves(Left::Waits(_) | Left::Ended) => {
+                want.remove(&event.task);
+            }
+            _ => {}
+        }
+    }
+    let length_ns: u64 = windows.iter().map(|window| window.log.end_ns - window.log.start_ns).sum();
+    at_once_ns as f64 / length_ns.max(1) as f64
 }
 
 /// The co-runners of the first windows, which are so long in all.
@@ -130,8 +162,26 @@ const MOST_CO_RUNNERS: usize = 50;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::run_log::file::{CoRunner, RunWindow};
-    use corun_model::run_log::RunLog;
+    use corun_model::run_log::file::CoRunner;
+    use corun_model::run_log::{Event, For, RunLog};
+    use corun_model::CpuId;
+
+    #[test]
+    fn tasks_want_cpus_at_once_where_one_waits_for_a_cpu_or_both_run() {
+        let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+        let preempted = What::Leaves(Left::Preempted);
+        let sleeps = What::Leaves(Left::Waits(For::Sleep));
+        let at_once = |events: &[(u64, u32, What)]| {
+            let of = |&(t_ns, task, what): &(u64, u32, What)| Event { t_ns, task: TaskId(task), what };
+            let events = events.iter().map(of).collect();
+            let log = RunLog { end_ns: 100, events, ..RunLog::default() };
+            wanted_at_once(&[RunWindow { log, co_runners: Vec::new() }])
+        };
+        assert_eq!(at_once(&[(0, 1, runs), (100, 1, sleeps)]), 0.0);
+        assert_eq!(at_once(&[(0, 1, runs), (40, 1, sleeps), (40, 2, runs), (100, 2, sleeps)]), 0.0);
+        let turns = [(0, 1, runs), (20, 1, preempted), (20, 2, runs), (70, 2, sleeps), (70, 1, runs)];
+        assert_eq!(at_once(&turns), 0.5, "one waits while the other runs");
+    }
 
     #[test]
     fn a_co_runner_becomes_as_many_loops_as_wanted_cpus_and_one_that_hardly_did_is_left_out() {

@@ -12,6 +12,7 @@ pub fn facts(recorded: &Recorded) -> SimRecorded {
         cpus: recorded.cpus() as u64,
         took_ns: recorded.took_ns,
         alone_ns: [alone.least_ns, alone.likely_ns, alone.most_ns],
+        may_have_spun: recorded.may_have_spun,
         events: recorded.events,
         left_out_ns: recorded.left_out_ns,
         co_runners: recorded

@@ -54,6 +54,7 @@ fn a_recording_is_replayed_alone_next_to_its_co_runners_under_a_policy_and_on_ot
     assert!(text.contains(expected), "{text}");
     let report = json(folder.path(), &[]);
     assert_eq!(report["recorded"]["alone_ns"][1], 504 * MS);
+    assert_eq!(report["recorded"]["may_have_spun"], false);
     let slowdown = |report: &Value| {
         let subject = &report["tenants"][0];
         assert_eq!(subject["name"], "solver");
@@ -66,6 +67,25 @@ fn a_recording_is_replayed_alone_next_to_its_co_runners_under_a_policy_and_on_ot
     assert!(gang["policy"]["decisions"].as_u64() > Some(0));
     let xeon = json(folder.path(), &["--machine", "pact16-xeon-e5620"]);
     assert!(xeon["machine"].as_str().unwrap().starts_with("pact16-xeon-e5620"), "{}", xeon["machine"]);
+}
+
+#[test]
+fn where_two_tasks_wanted_cpus_at_once_the_slowdown_is_told_as_the_least_that_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut two = half_stolen();
+    let events = &mut two.windows[0].log.events;
+    let of_other = |e: &Event| Event { task: TaskId(e.task.0 + 1), ..*e };
+    *events = events.iter().flat_map(|e| [*e, of_other(e)]).collect();
+    std::fs::write(folder.path().join("it.rec"), write(&two)).unwrap();
+    let out = corun(folder.path(), &["sim", "--from", "it.rec"]);
+    let text = said(&out);
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    for part in
+        ["(at most ", "so it was at least ", "A recording does not tell spinning from computing: if its"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(json(folder.path(), &[])["recorded"]["may_have_spun"], true);
 }
 
 #[test]
