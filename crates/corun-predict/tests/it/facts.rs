@@ -447,6 +447,7 @@ fn some_did() -> impl Strategy<Value = Did> {
             queued,
             futex,
             throttled,
+            stopped: 0,
             lived: 0,
             yields,
         },

@@ -193,7 +193,11 @@ fn four_on_one() -> Tape {
 fn at_its_quota() -> Tape {
     let mut tape = Tape::new();
     let quota_ns = 20 * MS;
-    tape.runs(0.0, 1).add(0.0, 1, What::Budget { quota_ns, period_ns: 100 * MS });
+    tape.runs(0.0, 1).add(
+        0.0,
+        1,
+        What::Budget { quota_ns, period_ns: 100 * MS, filled_ns: None, more: false },
+    );
     for period in 0..10 {
         let at = 100.0 * f64::from(period);
         tape.stolen(at + 10.0, at + 30.0, 1);
