@@ -169,8 +169,8 @@ fn windows(states: &[State], kept: Kept, neighbour: Neighbour) -> Vec<Facts> {
         Facts {
             neighbour: match neighbour {
                 Neighbour::None => [0, 0],
-                Neighbour::OnItsCpu => [WINDOW_MS - did.computed, 0],
-                Neighbour::Elsewhere => [0, WINDOW_MS],
+                Neighbour::OnItsCpu => [did.lived - did.computed, 0],
+                Neighbour::Elsewhere => [0, did.lived],
             },
             quota: tightest.map(share).reduce(f64::min),
             tasks: vec![did],
@@ -198,13 +198,15 @@ fn verbs(states: &[State], kept: Kept, neighbour: Neighbour) -> [(&'static str, 
     let mut judges = [(); 2].map(|()| Judge::new(SUBJECT, MAX_DISTURBANCE));
     let mut predictors = [(); 2].map(|()| Predictor::new(SUBJECT, Options::default()));
     for (at, facts) in windows(states, kept, neighbour).iter().enumerate() {
-        let seen = observation(at as u64, facts);
+        let mut seen = observation(at as u64, facts);
+        // The last window ends with the run.
+        seen.end_ns = seen.end_ns.min(seen.start_ns + facts.tasks[0].lived * MS);
         judges.iter_mut().for_each(|judge| judge.push(&seen));
         predictors.iter_mut().for_each(|predictor| {
             let _ = predictor.push(&seen, Label::Shared);
         });
     }
-    for evidence in evidence {
+    if let Some(evidence) = evidence {
         judges[0].push_evidence(evidence);
         predictors[0].push_evidence(evidence);
     }
@@ -255,9 +257,12 @@ fn what_a_program_lost_beside_its_own_budget_is_the_same_in_every_verb_and_true(
                     format!("{name}, {beside}: {verb} {least:.3} {likely:.3} {most:.3}, truth {truth:.3}");
                 println!("{what}");
                 let holds = least <= truth + OFF && truth <= most + OFF;
-                // Who is stopped at a time and who is stopped when it has got so far look alike.
-                let is_right = n > 1 || matches!(kept, Stopped) || (likely - truth).abs() < OFF;
-                if !holds || !is_right {
+                // Who is stopped at a time and who is stopped when it has got so far look alike. So do a budget that comes at a time and
+                // one that the program makes when it has got so far. Beside a neighbour that is another run alone, and the
+                // answer may be wrong by as much.
+                let is_open = matches!(kept, Stopped | Quotas(_, 1.., _)) && neighbour == Neighbour::OnItsCpu;
+                let is_right = n > 0 || (likely - truth).abs() < OFF;
+                if !is_open && !(holds && is_right) {
                     wrong.push(what);
                 }
             }

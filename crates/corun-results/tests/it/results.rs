@@ -156,9 +156,11 @@ fn what_a_tool_does_not_tell_is_not_guessed() {
     let text = kept("go-bench.txt");
     let twice = Results::read(&(text.clone() + &text), "b.txt").unwrap();
     assert_eq!(twice.times, Times::PerRunOnly, "the order of lines is not that of names");
-    let short = Run { end_ns: RUN.begin_ns + SECOND, ..RUN };
     let hyperfine = read("hyperfine.json");
-    assert!(spans(&hyperfine.place(&short)).iter().all(|span| *span == Err(NotPlaced::AtATime)));
+    for (seconds, why) in [(1, NotPlaced::TooLong), (3, NotPlaced::AtATime)] {
+        let short = Run { end_ns: RUN.begin_ns + seconds * SECOND, ..RUN };
+        assert!(spans(&hyperfine.place(&short)).iter().all(|span| *span == Err(why)), "{seconds}");
+    }
 }
 
 #[test]
