@@ -31,7 +31,12 @@ pub fn run(
     // From here on a panic of any thread gives the terminal back first.
     let mut terminal = ratatui::try_init()?;
     let done = follow(&mut terminal, app, caps, events, stop, perform);
-    ratatui::restore();
+    if is_closed() {
+        // There is nothing to give back, and dropping it would complain of that on standard error, which may be closed as well.
+        std::mem::forget(terminal);
+    } else {
+        ratatui::restore();
+    }
     done
 }
 

@@ -8,9 +8,9 @@ use corun_model::{Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 fn corun(args: &[&str]) -> Command {
@@ -181,6 +181,8 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     // SAFETY: the pointers are to live variables, or null where that is allowed.
     let made = unsafe { libc::openpty(&mut master, &mut slave, null, std::ptr::null(), &size) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: a call that takes numbers only. A child that had this end as well would keep the terminal open.
+    unsafe { libc::fcntl(master, libc::F_SETFD, libc::FD_CLOEXEC) };
     // SAFETY: both are open, and nobody else has them.
     unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
 }
@@ -191,7 +193,7 @@ fn a_terminal_that_is_closed_ends_it_also_where_nobody_hears_of_that() {
         let (master, slave) = terminal();
         let mut command = corun(&["--source", "schedstat"]);
         command.env("TERM", "xterm").stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap());
-        command.stderr(Stdio::null());
+        command.stderr(slave.try_clone().unwrap());
         let prepare = move || {
             // SAFETY: calls that take numbers only, in a child that has begun nothing.
             unsafe {
@@ -212,13 +214,17 @@ fn a_terminal_that_is_closed_ends_it_also_where_nobody_hears_of_that() {
         assert!(screen.read(&mut shown).unwrap() > 0, "it draws something");
         drop(screen);
         let until = Instant::now() + Duration::from_secs(30);
-        while child.try_wait().unwrap().is_none() {
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
             if Instant::now() > until {
                 child.kill().unwrap();
                 child.wait().unwrap();
                 panic!("it goes on without a terminal; SIGHUP is ignored: {is_ignored}");
             }
             std::thread::sleep(Duration::from_millis(20));
-        }
+        };
+        assert!(ended.code().is_some() || ended.signal() == Some(libc::SIGHUP), "no panic: {ended}");
     }
 }
