@@ -1,7 +1,7 @@
 //! Who handles which kernel process: a hint, never a promise. What keeps two workers apart is the lock of the kernel process, so that it
 //! may change at any moment.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
 /// The owner of each kernel process, a worker.
 pub(crate) struct Owners {
@@ -26,7 +26,8 @@ impl Owners {
     /// A number that grows with every change.
     #[inline]
     pub fn changes(&self) -> u64 {
-        self.changes.load(Relaxed)
+        // Who sees a change must see the owner that was written before it: it does not look again.
+        self.changes.load(Acquire)
     }
 
     /// Those of a worker, in order.
