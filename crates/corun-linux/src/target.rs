@@ -283,10 +283,9 @@ impl Subject {
         if cgroups.trees().is_empty() {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
-        let wanted = if name.starts_with('/') && name.bytes().all(|b| b == b'/') {
-            "/"
-        } else {
-            name.trim_end_matches('/')
+        let wanted = match name.trim_end_matches('/') {
+            "" if !name.is_empty() => "/",
+            trimmed => trimmed,
         };
         // As a tenant's key has it.
         let wanted = ["cgroup:", "unit:"].iter().find_map(|kind| wanted.strip_prefix(kind)).unwrap_or(wanted);

@@ -152,9 +152,8 @@ impl<'a> Parts<'a> {
         let (from, until) = (span.earliest_ns as f64, (span.latest_ns + span.length_ns) as f64);
         let all = self.slots.slots.iter().chain(&self.last).zip(&self.taken_ns);
         let reached = all.filter(|(slot, _)| slot.end_ns > from && slot.start_ns < until);
-        let kept =
-            |(slot, taken_ns): (&Slot, &f64)| slot.waited_ns + slot.throttled_ns + slot.held_ns + taken_ns;
-        reached.map(kept).sum::<f64>() <= STARVED * span.length_ns as f64
+        let kept_ns: f64 = reached.map(|(slot, taken_ns)| slot.kept_ns() + taken_ns).sum();
+        kept_ns <= STARVED * span.length_ns as f64
     }
 
     /// `lost_ns`: what a slot lost at least, most likely and at most.
@@ -211,9 +210,13 @@ impl Slot {
     /// runs looks as if it waited; its ledger says how long tasks did at most.
     fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
         let (from, until) = waits.known(self.start_ns, self.end_ns);
-        let waited_ns = self.waited_ns + self.throttled_ns + self.held_ns;
-        let still_ns = waits.stood_still(from, until).min(waited_ns) - self.excused_ns;
+        let still_ns = waits.stood_still(from, until).min(self.kept_ns()) - self.excused_ns;
         self.lost_by_test_ns.map(|ns| ns.max(still_ns))
+    }
+
+    /// How long its tasks were kept from CPUs, summed, whoever did it.
+    fn kept_ns(&self) -> f64 {
+        self.waited_ns + self.throttled_ns + self.held_ns
     }
 }
 
