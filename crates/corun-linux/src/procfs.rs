@@ -264,15 +264,16 @@ pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadErro
     with_descendants_except(root, roots, &[])
 }
 
-/// The same without some that are no roots, and without what descends from those.
+/// The same for a watcher, `watching` as [`between`] gives it: its own process is not among them, nor is what descends from that, nor
+/// are those it descends from that are no roots. What else these have started is.
 ///
 /// # Errors
 /// [`ReadError`] when `/proc` cannot be read.
-pub fn with_descendants_except(root: &Root, roots: &[u32], except: &[u32]) -> Result<Vec<u32>, ReadError> {
-    let roots: std::collections::BTreeSet<u32> = roots.iter().copied().collect();
+pub fn with_descendants_except(root: &Root, roots: &[u32], watching: &[u32]) -> Result<Vec<u32>, ReadError> {
+    let own = watching.first();
     let parent_of: Vec<(u32, u32)> = processes(root)?
         .into_iter()
-        .filter(|pid| roots.contains(pid) || !except.contains(pid))
+        .filter(|pid| roots.contains(pid) || Some(pid) != own)
         .filter_map(|pid| process_stat(root, pid).ok().map(|s| (pid, s.ppid)))
         .collect();
     let mut found: std::collections::BTreeSet<u32> =
@@ -285,6 +286,7 @@ pub fn with_descendants_except(root: &Root, roots: &[u32], except: &[u32]) -> Re
             }
         }
         if found.len() == before {
+            found.retain(|pid| roots.contains(pid) || !watching.contains(pid));
             return Ok(found.into_iter().collect());
         }
     }
@@ -367,6 +369,23 @@ mod tests {
         let root = Root::new(dir.path());
         assert_eq!(with_descendants(&root, &[10]).unwrap(), [9, 10, 20, 30]);
         assert_eq!(with_descendants(&root, &[40, 77]).unwrap(), [40]);
+    }
+
+    #[test]
+    fn cousins_of_a_watcher_descend_from_its_ancestor_and_its_own_children_and_parents_do_not() {
+        let dir = fixture();
+        let root = Root::new(dir.path());
+        for (pid, ppid) in [(50, 10), (51, 50), (52, 51), (53, 50)] {
+            std::fs::create_dir_all(root.path(format!("/proc/{pid}"))).unwrap();
+            let stat = STAT.replace("1200", &ppid.to_string());
+            std::fs::write(root.path(format!("/proc/{pid}/stat")), stat).unwrap();
+        }
+        let watching = between(&root, 51, &[10]);
+        assert_eq!(watching, [51, 50]);
+        assert_eq!(with_descendants_except(&root, &[10], &watching).unwrap(), [9, 10, 20, 30, 53]);
+        // A parent that was named is watched, whatever it has started.
+        let watching = between(&root, 51, &[10, 50]);
+        assert_eq!(with_descendants_except(&root, &[10, 50], &watching).unwrap(), [9, 10, 20, 30, 50, 53]);
     }
 
     #[test]

@@ -194,7 +194,9 @@ impl ProcessTable {
         matches!(self.subject, Subject::Command { .. } | Subject::Processes { .. })
             && !self.family.contains(&pid)
             && !self.watching.contains(&pid)
-            && (self.family.contains(&stat.ppid) || self.groups.contains(&stat.pgid))
+            && (self.family.contains(&stat.ppid)
+                || self.groups.contains(&stat.pgid)
+                || self.watching.contains(&stat.ppid) && stat.ppid != std::process::id())
     }
 
     fn role(&self, pid: u32, membership: &Membership) -> Role {
