@@ -22,7 +22,7 @@ pub fn progress(
     )
 }
 
-/// What became of everybody, what was decided and why, and what the guard found. `explain`: all reasons, not only the most
+/// Whether it helped, what became of everybody, and what was decided and why. `explain`: all reasons, not only the most
 /// frequent ones; `idle`: why nobody could be controlled at the start, where that was so.
 pub fn conclusion(
     controlled: &Controlled,
@@ -38,17 +38,13 @@ pub fn conclusion(
     };
     let interrupted = if is_interrupted { ", interrupted" } else { "" };
     let Controlled { summary, history, .. } = controlled;
-    let mut out =
-        format!("corun control: {name}{by}{interrupted}\n\n{}{}", summary.text(), history.text(explain));
+    let mut out = format!("corun control: {name}{by}{interrupted}\n\n");
     if history.reasons().is_empty() {
-        out += &format!("Nothing to do for {name}: {}.\n", of_nothing(policy, idle));
+        out += &format!("Nothing to do for {name}: {}.\n", of_nothing(policy, idle, controlled.history.in_force_ns()));
+    } else {
+        out += &format!("{}.\n", controlled.answer());
     }
-    if let Some(guard) = &controlled.guard {
-        let pairs = guard.pairs.unwrap_or(0);
-        let s = if pairs == 1 { "" } else { "s" };
-        let too_little = || format!("not enough was seen for a finding ({pairs} pair{s} of periods)");
-        out += &format!("The guard: {}.\n", guard.sentence(name).unwrap_or_else(too_little));
-    }
+    out += &format!("\n{}{}", summary.text(), history.text(explain));
     if let Some(energy) = summary.energy() {
         out += &format!("{energy}\n");
         let per_work = [(true, "with"), (false, "without")].map(|(with, word)| {

@@ -341,6 +341,11 @@ impl History {
         &self.periods
     }
 
+    /// How long the policy was in force, in nanoseconds, as far as its periods found room.
+    pub fn in_force_ns(&self) -> u64 {
+        self.periods.iter().filter(|p| p.with).map(|p| p.to_ns - p.from_ns).sum()
+    }
+
     /// What the machine's packages took for a second of useful CPU time of the covered tenants, in joules, while the policy was in
     /// force, or while it was not. `None`: there was no such time, or not all of it is known.
     pub fn joules_per_useful_s(&self, with: bool) -> Option<f64> {

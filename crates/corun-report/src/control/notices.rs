@@ -60,12 +60,18 @@ pub fn sentence(notice: &Notice) -> String {
     }
 }
 
-/// Why a run decided nothing; `idle` is what was said before it began.
-pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>) -> String {
+/// Why a run decided nothing in the time that the policy was in force; `idle` is what was said before it began.
+pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>, in_force_ns: u64) -> String {
     match idle {
         _ if policy.knobs().is_empty() => "it only watches".to_owned(),
         Some(notice) => sentence(notice),
-        None => "nothing that it acts upon was seen; `corun policies` says what that is".to_owned(),
+        None if in_force_ns == 0 => {
+            "it was never in force, since the guard first watches for a while without it; give --for longer".to_owned()
+        }
+        None => format!(
+            "nothing that it acts upon was seen in the {} that it was in force; `corun policies` says what that is",
+            human_ns(in_force_ns)
+        ),
     }
 }
 

@@ -43,6 +43,40 @@ pub struct Controlled<'a> {
     pub summary: &'a ControlSummary,
 }
 
+impl Controlled<'_> {
+    /// Did it help? If nobody measured that: what did it do? A sentence without its end.
+    pub fn answer(&self) -> String {
+        let (policy, history) = (self.policy, self.history);
+        let decisions: u64 = history.reasons().iter().map(|r| r.times).sum();
+        if let Some(guard) = self.guard.as_ref().filter(|_| decisions > 0) {
+            let not_enough = || {
+                let pairs = count(guard.pairs.unwrap_or(0) as u64, "pair");
+                format!("{policy}: too little was seen to tell whether it helps ({pairs} of periods with and without it)")
+            };
+            return guard.sentence(policy).unwrap_or_else(not_enough);
+        }
+        if history.reasons().iter().any(|r| r.fate == Fate::Proposed) {
+            return format!("{policy} would have tried slots; whether they help only a real run tells");
+        }
+        let (dry, unknown) = match self.backend {
+            "none" => ("would have ", ""),
+            _ => ("", "; whether that helped was not measured, since the guard was off"),
+        };
+        let parked = history.ever_parked();
+        let length_ns = history.length_ns();
+        if !parked.is_empty() {
+            let most_ns = parked.iter().map(|&t| history.parked_ns(t, 0, length_ns)).max().unwrap_or(0);
+            let who = count(parked.len() as u64, "tenant");
+            let share = percent(most_ns, length_ns);
+            return format!("{policy} {dry}parked {who} in turn, none for more than {share} % of the time{unknown}");
+        }
+        match decisions {
+            0 => format!("{policy} {dry}changed nothing"),
+            n => format!("{policy} {dry}turned knobs {}{unknown}", count(n, "time")),
+        }
+    }
+}
+
 /// The whole page. `profile` is one of everybody over the same time.
 pub fn render(controlled: &Controlled, profile: &ProfileReport) -> String {
     let title = format!("control {}", controlled.policy);
@@ -88,34 +122,10 @@ fn head(c: &Controlled, profile: &ProfileReport) -> String {
          {}</header>\n",
         escape(&profile.machine.description),
         escape(&profile.target),
-        sentence(&verdict(c)),
+        sentence(&c.answer()),
         last_reason(c.history),
         tiles(c)
     )
-}
-
-/// The answer: did it help, or what did it do?
-fn verdict(c: &Controlled) -> String {
-    if let Some(guard) = &c.guard {
-        let not_enough = || format!("{}: not enough was seen to say whether it helps", c.policy);
-        return guard.sentence(c.policy).unwrap_or_else(not_enough);
-    }
-    if c.history.reasons().iter().any(|r| r.fate == Fate::Proposed) {
-        return format!("{} would have tried slots; whether they help only a real run tells", c.policy);
-    }
-    let dry = if c.backend == "none" { "would have " } else { "" };
-    let parked = c.history.ever_parked();
-    let length_ns = c.history.length_ns();
-    if !parked.is_empty() {
-        let most_ns = parked.iter().map(|&t| c.history.parked_ns(t, 0, length_ns)).max().unwrap_or(0);
-        let who = count(parked.len() as u64, "tenant");
-        let share = percent(most_ns, length_ns);
-        return format!("{} {dry}parked {who} in turn, none for more than {share} % of the time", c.policy);
-    }
-    match c.history.reasons().iter().map(|r| r.times).sum::<u64>() {
-        0 => format!("{} {dry}changed nothing", c.policy),
-        n => format!("{} {dry}turned knobs {} times", c.policy, thousands(n)),
-    }
 }
 
 fn last_reason(history: &History) -> String {
@@ -133,10 +143,8 @@ fn last_reason(history: &History) -> String {
 fn tiles(c: &Controlled) -> String {
     let history = c.history;
     let decisions: u64 = history.reasons().iter().map(|r| r.times).sum();
-    let (with_ns, all_ns) = history.periods().iter().fold((0, 0), |(with, all), p| {
-        let ns = p.to_ns - p.from_ns;
-        (with + if p.with { ns } else { 0 }, all + ns)
-    });
+    let with_ns = history.in_force_ns();
+    let all_ns: u64 = history.periods().iter().map(|p| p.to_ns - p.from_ns).sum();
     let fairness = fairness(&progress(c.summary));
     let tiles = [
         ("length", human_ns(history.length_ns()), format!("by {}", backend(c.backend))),

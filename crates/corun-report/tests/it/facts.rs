@@ -494,3 +494,44 @@ fn what_control_says_in_the_end() {
     let said = said.map(|(facts, said)| (facts, said.unwrap_or_else(|| "(nothing)".into())));
     insta::assert_snapshot!(table(said.into()));
 }
+
+#[test]
+fn the_answer_to_whether_control_helped() {
+    use corun_model::reason::{Rule, SlotPart};
+    use corun_model::{Action, Decision, Fate, Outcome, Reason, TaskId};
+    use corun_report::control::history::History;
+    use corun_report::control::page::Controlled;
+    use corun_report::control::{ControlSummary, Decided, GuardLine};
+
+    let seen = alone(&Did::default());
+    let slot = Reason::Slot { number: Some(8), part: SlotPart::Waits, rule: Rule::Single };
+    let parks = Decision { action: Action::Park { tenant: POSTGRES }, because: slot };
+    let delays =
+        Decision { action: Action::PreemptDelay { task: TaskId(12), delay_ns: 1 }, because: Reason::NewTaskSlices };
+    let done = Fate::Applied(Outcome::Done);
+    let answer = |backend, guard, decided: &[(&Decision, Fate)]| {
+        let mut history = History::new(seen.start_ns);
+        for (decision, fate) in decided {
+            history.decided(seen.start_ns, decision, &Decided::new(decision, fate, &seen));
+        }
+        history.window(&seen, true, |_| true);
+        history.undone(seen.end_ns, "the end", None);
+        let summary = ControlSummary::default();
+        Controlled { policy: "gang", backend, guard, history: &history, summary: &summary }.answer()
+    };
+    let guard = |state, gain, pairs| Some(GuardLine { state, gain, pairs });
+    let measuring = |pairs| guard("measuring", None, Some(pairs));
+    let helps = || guard("helps", Some(0.36), None);
+    let said = vec![
+        ("it helped", answer("stock", helps(), &[(&parks, done.clone())])),
+        ("the guard saw nothing yet", answer("stock", measuring(0), &[(&parks, done.clone())])),
+        ("the guard saw one pair", answer("stock", measuring(1), &[(&parks, done.clone())])),
+        ("nothing was decided under a guard", answer("stock", measuring(4), &[])),
+        ("no guard, and somebody was parked", answer("stock", None, &[(&parks, done.clone())])),
+        ("no guard, and knobs were turned", answer("stock", None, &[(&delays, done)])),
+        ("a dry run that would park", answer("none", None, &[(&parks, Fate::DryRun)])),
+        ("a dry run of what only a real run tells", answer("none", None, &[(&parks, Fate::Proposed)])),
+        ("a dry run in which nothing was decided", answer("none", None, &[])),
+    ];
+    insta::assert_snapshot!(table(said));
+}
