@@ -97,7 +97,7 @@ pub struct Loops {
 }
 
 impl SimRecorded {
-    /// What was recorded, and what of it is certain without a model of a machine, in two lines.
+    /// What was recorded, what of it is certain without a model of a machine, and what the model's figures are good for.
     fn text(&self) -> String {
         let SimRecorded { command, cpus, took_ns, alone_ns: [least, likely, most], .. } = self;
         let others: Vec<String> = self
@@ -130,7 +130,8 @@ impl SimRecorded {
             ),
         };
         format!(
-            "recorded: {command} took {} on {cpus} CPU{} {others}\nreplayed without them: {replayed}\n",
+            "recorded: {command} took {} on {cpus} CPU{} {others}\nreplayed without them: {replayed}\n\
+             modelled, its co-runners as loops (see the table): what a policy, a scheduler or other CPUs change\n",
             human_ns(*took_ns),
             if *cpus == 1 { "" } else { "s" },
         )
@@ -221,7 +222,9 @@ pub fn json(report: &SimReport) -> String {
 /// The tenants' table and the figures of the whole, for a terminal.
 pub fn text(report: &SimReport) -> String {
     let mut table = Table::new(&["tenant", ">runs", ">alone", ">here", ">slowdown", ">baseline"]);
-    for t in &report.tenants {
+    // The co-runners of a recording are loops, which measure nothing but the model.
+    let is_shown = |t: &&SimTenant| report.recorded.is_none() || !t.background;
+    for t in report.tenants.iter().filter(is_shown) {
         table.row([
             if t.background { format!("{} (background)", t.name) } else { t.name.clone() },
             t.completed.to_string(),
@@ -244,7 +247,8 @@ pub fn text(report: &SimReport) -> String {
         table.text()
     );
     let mut line = |what: &str, value: String| out.push_str(&format!("{what:<22}{value}\n"));
-    for Figure { what, value, remark } in figures(report) {
+    let of_scenario = figures(report).into_iter().filter(|_| report.recorded.is_none());
+    for Figure { what, value, remark } in of_scenario {
         line(what, [value, remark].join(" ").trim_end().to_owned());
     }
     if let Some(p) = &report.policy {

@@ -241,7 +241,11 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
         write_file(path, &bytes)?;
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
-        let profile = terminal::render(&report.profile, &terminal::Style::of_stdout());
+        // Of a recording the question is how long it takes; where time goes on the modelled machine is in --html.
+        let profile = match report.recorded {
+            Some(_) => String::new(),
+            None => terminal::render(&report.profile, &terminal::Style::of_stdout()),
+        };
         let written = [&args.json, &args.html, &args.trace].into_iter().flatten();
         let wrote: String = written.map(|path| format!("wrote {}\n", path.display())).collect();
         print(&format!("{}\n{profile}{wrote}", sim::text(report)))?;
