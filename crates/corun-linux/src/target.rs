@@ -12,6 +12,7 @@ use crate::pods;
 use crate::procfs;
 use crate::program;
 use crate::root::{ReadError, Root};
+use corun_model::tenant::is_id_of;
 use corun_model::TenantKind;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -391,17 +392,7 @@ fn is_called(path: &str, name: &str) -> bool {
     let tenant = || naming::of_cgroup(path).filter(|t| t.kind != TenantKind::Cgroup);
     ends(path)
         || ends(&naming::unescape(path))
-        || tenant().is_some_and(|t| {
-            let id = t.key.split_once(':').map_or("", |(_, id)| id);
-            let has_id = matches!(t.kind, TenantKind::Container | TenantKind::Pod | TenantKind::SlurmStep);
-            // `docker 0123456789abcdef`: reports show as much of an id as it takes.
-            let shown =
-                t.name.split_once(' ').and_then(|(sort, _)| name.strip_prefix(sort)?.strip_prefix(' '));
-            let shown = shown.unwrap_or(name);
-            t.name == name
-                || t.key == name
-                || has_id && (id == shown || shown.len() >= 6 && id.starts_with(shown))
-        })
+        || tenant().is_some_and(|t| t.name == name || t.key == name || is_id_of(t.kind, &t.key, &t.name, name))
 }
 
 /// Of cgroups that lie in one another, the outermost only.

@@ -147,7 +147,7 @@ impl Tenant {
     }
 
     /// Whether a user means this tenant by `wanted`: its name, its name as a report tells it from others (`bash (pgid 4711)`),
-    /// its key, the first parts of its key, up to a colon, or the PID that it was given by.
+    /// its key, the first parts of its key, up to a colon, the PID that it was given by, or its id ([`is_id_of`]).
     pub fn is_called(&self, wanted: &str) -> bool {
         let key =
             || self.key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
@@ -156,8 +156,22 @@ impl Tenant {
             Some(apart == what_tells(&self.key))
         };
         let pid = || self.key.strip_prefix("pid:") == Some(wanted);
-        self.name == wanted || key() || pid() || told_apart() == Some(true)
+        let id = || is_id_of(self.kind, &self.key, &self.name, wanted);
+        self.name == wanted || key() || pid() || told_apart() == Some(true) || id()
     }
+}
+
+/// Characters of an id that are enough to mean whoever has it.
+const FEWEST_OF_ID: usize = 6;
+
+/// Whether `wanted` is the id of a container, pod or Slurm step, or the start of one of at least six characters: alone, or after what
+/// a report puts before it (`docker 0123456789ab`).
+pub fn is_id_of(kind: TenantKind, key: &str, name: &str, wanted: &str) -> bool {
+    let has_id = matches!(kind, TenantKind::Container | TenantKind::Pod | TenantKind::SlurmStep);
+    let Some((_, id)) = key.split_once(':').filter(|_| has_id) else { return false };
+    let after_sort = name.split_once(' ').and_then(|(sort, _)| wanted.strip_prefix(sort)?.strip_prefix(' '));
+    let wanted = after_sort.unwrap_or(wanted);
+    id == wanted || wanted.len() >= FEWEST_OF_ID && id.starts_with(wanted)
 }
 
 /// What a key tells people: `pgid:4711` the process group, `cgroup:/a/b` the cgroup.
@@ -183,6 +197,7 @@ mod tests {
         let job = tenant(TenantKind::Command, "pgid:4711", "build.sh");
         let given = tenant(TenantKind::Command, "pid:99", "build.sh");
         let docker = tenant(TenantKind::Container, "container:aabb", "docker aa");
+        let longer = tenant(TenantKind::Container, "container:0123456789abcdef", "docker 0123456789ab");
         for (tenant, wanted, is_meant) in [
             (&job, "build.sh", true),
             (&job, "pgid:4711", true),
@@ -197,6 +212,14 @@ mod tests {
             (&docker, "docker aa", true),
             (&docker, "docker aa (container aabb)", true),
             (&docker, "docker", false),
+            (&docker, "aabb", true),
+            (&docker, "aab", false),
+            (&longer, "0123456789ab", true),
+            (&longer, "012345", true),
+            (&longer, "docker 0123456789abcd", true),
+            (&longer, "01234", false),
+            (&longer, "podman 0123456789ab", false),
+            (&longer, "123456", false),
         ] {
             assert_eq!(tenant.is_called(wanted), is_meant, "{} by `{wanted}`", tenant.key);
         }
