@@ -160,7 +160,7 @@ pub fn files(o: &DescribeOutcome, command: &str) -> Vec<(PathBuf, String)> {
     let mut readme = format!(
         "# What programs are\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n\
          | | |\n| --- | --- |\n| machine | {} |\n| kernel | {} |\n| fair shares | {} |\n\n\
-         `result.json` has every run, and a file by program its workload, for `corun sim`.\n\n{}",
+         `result.json` has every run and each program's workload, which the study also writes as a file by program, for `corun sim`.\n\n{}",
         o.head.when(),
         o.head.corun,
         o.head.machine,
