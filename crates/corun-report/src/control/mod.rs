@@ -223,7 +223,7 @@ impl ControlSummary {
 
     /// What the machine took, or why that is not known, as a sentence with its end.
     pub fn energy(&self) -> Option<String> {
-        let written = self.energy.as_ref().and_then(|sum| energy::written(sum, self.window_ns));
+        let written = self.energy.as_ref().and_then(|sum| energy::written(sum, self.window_ns, None));
         match (written.as_ref().and_then(energy::sentence), &self.no_energy) {
             (Some(took), _) => Some(format!("Energy of the machine: {took}.")),
             (None, Some(why)) => Some(format!("Energy of the machine: unavailable: {why}.")),

@@ -49,7 +49,7 @@ pub fn report(
         tenants: seen.by_tenant.iter().map(|t| section(t, &names)).collect(),
         others: other_tasks(seen, subject),
         worst_waits: meta.worst_waits.as_deref().map(|waits| waits::written(waits, seen.start_ns)),
-        machine: machine(meta, seen),
+        machine: machine(meta, seen, subject),
         timeline: timeline.iter().map(|part| slot(part, seen.start_ns, subject)).collect(),
         histogram_edges_ns: (0..BUCKETS).map(Histogram::lower_ns).collect(),
         loss: loss(meta, seen),
@@ -275,10 +275,11 @@ fn histogram(h: &Histogram) -> schema::Histogram {
     }
 }
 
-fn machine(meta: &ProfileMeta, seen: &Observation) -> schema::Machine {
+fn machine(meta: &ProfileMeta, seen: &Observation, subject: Subject) -> schema::Machine {
     let sum = |of: fn(&corun_model::observation::CpuTime) -> u64| {
         (!seen.cpus.is_empty()).then(|| seen.cpus.iter().map(of).sum())
     };
+    let compute_ns = of_subject(seen, subject).map(|t| t.account.ledger.parts().compute_ns).sum();
     schema::Machine {
         description: meta.machine.clone(),
         idle_ns: sum(|c| c.idle_ns),
@@ -287,7 +288,7 @@ fn machine(meta: &ProfileMeta, seen: &Observation) -> schema::Machine {
         host_steal_ns: seen.machine.host_steal_ns,
         irq_ns: seen.machine.irq_ns,
         softirq_ns: seen.machine.softirq_ns,
-        energy: energy::written(&seen.energy, seen.window_ns()),
+        energy: energy::written(&seen.energy, seen.window_ns(), Some(compute_ns)),
         per_cpu: seen
             .cpus
             .iter()
@@ -301,11 +302,16 @@ fn machine(meta: &ProfileMeta, seen: &Observation) -> schema::Machine {
     }
 }
 
-fn slot(part: &Observation, start_ns: u64, subject: Subject) -> schema::Slot {
-    let of_subject = part.by_tenant.iter().filter(|t| match subject {
+/// The tenants that are asked about.
+fn of_subject(seen: &Observation, subject: Subject) -> impl Iterator<Item = &TenantObservation> {
+    seen.by_tenant.iter().filter(move |t| match subject {
         Subject::All => true,
         Subject::Tenant(id) => t.id == id,
-    });
+    })
+}
+
+fn slot(part: &Observation, start_ns: u64, subject: Subject) -> schema::Slot {
+    let of_subject = of_subject(part, subject);
     let mut held: Vec<schema::Held> = part
         .by_tenant
         .iter()

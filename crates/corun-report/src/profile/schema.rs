@@ -400,6 +400,9 @@ pub struct MachineEnergy {
     pub psys_uj: Option<u64>,
     /// Mean power of the packages, in watts.
     pub package_watts: Option<f64>,
+    /// What the packages took for a second in which a task of the subject computed, in joules; spinning is no computing where it is
+    /// known.
+    pub package_j_per_compute_s: Option<f64>,
 }
 
 /// The machine as a whole, summed over CPUs. `None`: this machine or source does not tell.
