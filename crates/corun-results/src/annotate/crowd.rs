@@ -17,8 +17,8 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Of tests that were here.
-    pub fn of(spans: impl Iterator<Item = Span>) -> Crowd {
-        let mut ran: Vec<(i64, i64)> = spans.map(|span| certainly(&span)).filter(|(a, b)| a < b).collect();
+    pub fn of<'a>(spans: impl Iterator<Item = &'a Span>) -> Crowd {
+        let mut ran: Vec<(i64, i64)> = spans.map(certainly).filter(|(a, b)| a < b).collect();
         ran.sort_unstable();
         let mut crowded: Vec<(i64, i64)> = Vec::new();
         let mut latest = i64::MIN;
@@ -76,8 +76,9 @@ mod tests {
             length_ns: length * MS,
             by: By::Stamp,
         };
-        let crowd = Crowd::of(tests.iter().map(span));
-        tests.iter().map(|test| crowd.is_around(&span(test))).collect()
+        let spans: Vec<Span> = tests.iter().map(span).collect();
+        let crowd = Crowd::of(spans.iter());
+        spans.iter().map(|span| crowd.is_around(span)).collect()
     }
 
     #[test]

@@ -74,18 +74,17 @@ pub fn annotate<R: BufRead>(
         return Err(problem.at(file, line));
     }
     first_pass.refuse().map_err(|problem| problem.of(file))?;
-    let sequences = first_pass.sequences(run);
-    let mut ran = Vec::new();
-    let mut at = sequences.clone();
+    let mut sequences = first_pass.sequences(run);
+    let mut spans = Vec::new();
     let walked = cases::walk(opened()?, |seen| {
         if let Seen::Case(found) = seen {
-            ran.extend(place(&found, &mut at, run));
+            spans.push(place(&found, &mut sequences, run));
         }
         Ok(())
     });
     walked.map_err(|(problem, _)| problem.of(file))?;
-    let crowd = Crowd::of(ran.into_iter());
-    let mut at = sequences;
+    let crowd = Crowd::of(spans.iter().flatten());
+    let mut spans = spans.iter();
     let mut splice = Splice::new(opened()?, out);
     let mut done = Annotated::default();
     let walked = cases::walk(opened()?, |seen| {
@@ -93,7 +92,8 @@ pub fn annotate<R: BufRead>(
             Seen::Case(found) => found,
             Seen::Suite { .. } | Seen::MadeByGo => return Ok(()),
         };
-        let span = place(&found, &mut at, run);
+        // Somebody may have added a case since.
+        let span = spans.next().copied().unwrap_or(Err(NotPlaced::NoTime));
         let is_beside = span.as_ref().is_ok_and(|span| crowd.is_around(span));
         let case = Case { name: found.name(), has_failed: found.has_failed, span, is_beside };
         done.cases += 1;
