@@ -141,7 +141,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
 }
 
 /// Whether a task was in timers and polls for so much of its life that theft can have come out of it.
-fn has_spare(s: &Spent) -> bool {
+pub(crate) fn has_spare(s: &Spent) -> bool {
     s.slack_ns > NEGLIGIBLE * s.life_ns
 }
 

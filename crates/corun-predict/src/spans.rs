@@ -1,7 +1,10 @@
 //! Was a stretch of a run disturbed, and was a test in it starved?
 //!
-//! Method. The run is kept slot by slot, each with what it lost by the one definition ([`crate::loss`]); whatever the whole run
-//! lost less than its slots together, each of them lost less in proportion. A stretch has lost what its slots have.
+//! Method. The run is kept slot by slot, and what the whole run lost by the one definition ([`crate::loss`]) is shared out among its
+//! slots. Where a run log is kept, each has first lost the time in which the program **stood still** in it: some of its tasks waited
+//! for CPUs that co-runners held, and none was on one. Nobody could go on then, whatever the program is. What the whole run lost
+//! beyond that is shared out in proportion to what the slots lost beyond that by their own ledgers. A stretch has lost what its slots
+//! have.
 //!
 //! Two things make that less than certain, and both are bounds, not guesses. A slot that reaches beyond the stretch may have
 //! lost all of its time inside of it, or as much as possible outside: but nowhere except where its tasks waited, which is known to
@@ -18,14 +21,17 @@
 //! lost together. Of one of them only this holds: where all tasks together were kept from CPUs for less than starves a test, no
 //! test was starved ([`Parts::starved_nobody`]).
 
+mod pieces;
+
 use crate::alone::Hints;
 use crate::definitions::NEARLY_ALL;
 use crate::hypervisor::{spread, Told};
-use crate::loss::{without_sleepers, Loss, SLOT_NS};
+use crate::loss::{has_spare, without_sleepers, Loss, SLOT_NS};
 use crate::ruling::{resolution, Ruling};
 use crate::useful_work::Window;
 use crate::waits::Waits;
 use corun_model::{Observation, RunLog, TenantId};
+use pieces::{Piece, Places};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -116,34 +122,32 @@ pub struct Parts<'a> {
     last: Option<Slot>,
     /// What the hypervisor took in each, the last included.
     taken_ns: Vec<f64>,
+    /// What each lost, the last included: at least, most likely, at most.
+    lost_ns: Vec<[f64; 3]>,
     allowed: f64,
-    kept: f64,
 }
 
 impl<'a> Parts<'a> {
-    /// A run of these slots, of which `allowed` may be lost. `kept` is the share of what its slots lost that the whole run has
-    /// lost.
-    pub(crate) fn new(slots: &'a Slots, allowed: f64, kept: f64) -> Parts<'a> {
+    /// A run of these slots, of which `allowed` may be lost, and which has lost so much in all.
+    pub(crate) fn new(slots: &'a Slots, allowed: f64, lost_ns: f64) -> Parts<'a> {
         let last =
             Slots { window: slots.window.clone(), open: slots.open.clone(), ..Slots::default() }.close();
-        let taken_ns = spread(slots.slots.iter().chain(&last).map(|slot| &slot.told));
-        Parts { slots, last, taken_ns, allowed, kept }
+        let all = || slots.slots.iter().chain(&last);
+        let taken_ns = spread(all().map(|slot| &slot.told));
+        let lost_ns = shared_out(&all().collect::<Vec<_>>(), &slots.waits, lost_ns);
+        Parts { slots, last, taken_ns, lost_ns, allowed }
     }
 
     /// What is said of a stretch of it that ended when its work was done, as an iteration does.
     pub fn judge(&self, span: &Span) -> Judged {
-        let lost_ns = |slot: &Slot| {
-            let [least, likely, _] = slot.lost_ns.map(|ns| ns * self.kept);
-            [least, likely, likely]
-        };
-        self.judge_by(span, lost_ns)
+        self.judge_by(span, |n, _| self.lost_ns[n])
     }
 
     /// The same of a test case, which a time-out may have ended. Whoever waits for that sleeps, and so the run took as long as it
     /// would have alone. But what was stolen from tasks that never slept kept them from being through in time; of all else that was
     /// stolen it is not known.
     pub fn judge_test(&self, span: &Span) -> Judged {
-        self.judge_by(span, |slot| slot.lost_by_test(&self.slots.waits))
+        self.judge_by(span, |_, slot| slot.lost_by_test(&self.slots.waits))
     }
 
     /// Whether no test of a stretch can have been starved, whichever tasks were its own: all that kept any task of the command from a
@@ -156,20 +160,39 @@ impl<'a> Parts<'a> {
         kept_ns <= STARVED * span.length_ns as f64
     }
 
-    /// `lost_ns`: what a slot lost at least, most likely and at most.
-    fn judge_by(&self, span: &Span, lost_ns: impl Fn(&Slot) -> [f64; 3]) -> Judged {
+    /// `lost_ns`: what a slot, the n-th of all, lost at least, most likely and at most.
+    fn judge_by(&self, span: &Span, lost_ns: impl Fn(usize, &Slot) -> [f64; 3]) -> Judged {
         let Slots { slots, waits, .. } = self.slots;
         let places = Places::of(span);
         let mut sums = Sums::new(&places);
         let first = slots.partition_point(|slot| slot.end_ns <= places.earliest);
-        for (slot, taken_ns) in slots.iter().chain(&self.last).zip(&self.taken_ns).skip(first) {
+        let all = slots.iter().chain(&self.last).zip(&self.taken_ns).enumerate();
+        for (n, (slot, taken_ns)) in all.skip(first) {
             if slot.start_ns >= places.latest + places.length {
                 break;
             }
-            sums.add(&places, &Piece::new(slot, waits, lost_ns(slot)), *taken_ns);
+            sums.add(&places, &Piece::new(slot, waits, lost_ns(n, slot)), *taken_ns);
         }
         sums.judge(&places, self.allowed)
     }
+}
+
+/// What slots lost of what their run did: at least, most likely and at most. What was stolen from tasks that had time to spare may have
+/// cost nothing.
+fn shared_out(slots: &[&Slot], waits: &Waits, lost_ns: f64) -> Vec<[f64; 3]> {
+    let still: Vec<f64> = slots.iter().map(|slot| slot.stood_still(waits)).collect();
+    let all_still: f64 = still.iter().sum();
+    // A run that stood still for longer than it lost made up for it, each slot as much as any other.
+    let counted = if all_still > lost_ns { lost_ns / all_still } else { 1.0 };
+    let beyond: Vec<f64> =
+        slots.iter().zip(&still).map(|(slot, still)| (slot.lost_ns - still).max(0.0)).collect();
+    let all_beyond: f64 = beyond.iter().sum();
+    let each_beyond = if all_beyond > 0.0 { (lost_ns - all_still).max(0.0) / all_beyond } else { 0.0 };
+    let lost = |((slot, still), beyond): ((&&Slot, &f64), &f64)| {
+        let likely = still * counted + beyond * each_beyond;
+        [(likely - slot.spared_ns).max(0.0), likely, likely]
+    };
+    slots.iter().zip(&still).zip(&beyond).map(lost).collect()
 }
 
 /// A run, slot by slot.
@@ -186,7 +209,10 @@ pub(crate) struct Slots {
 struct Slot {
     start_ns: f64,
     end_ns: f64,
-    lost_ns: [f64; 3],
+    /// Most likely lost by its own ledger.
+    lost_ns: f64,
+    /// Stolen from tasks that had time to spare.
+    spared_ns: f64,
     /// Lost by tasks that never slept, at least and most likely; and stolen from all.
     lost_by_test_ns: [f64; 3],
     /// How long the program can have stood still for other reasons than that tasks that never slept were stolen from.
@@ -205,12 +231,18 @@ struct Slot {
 }
 
 impl Slot {
-    /// What tests lost in it. A shell computes next to nothing, so of what was stolen from it their ledgers tell little; but while it
-    /// waits and nothing else runs, its test stands still. Of a switch that nobody told of the log knows nothing, and there a task that
-    /// runs looks as if it waited; its ledger says how long tasks did at most.
-    fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
+    /// For how long the program stood still in it at least, since co-runners held the CPUs that its tasks waited for. Of a switch that
+    /// nobody told of the log knows nothing, and there a task that runs looks as if it waited; its ledger says how long tasks did
+    /// at most.
+    fn stood_still(&self, waits: &Waits) -> f64 {
         let (from, until) = waits.known(self.start_ns, self.end_ns);
-        let still_ns = waits.stood_still(from, until).min(self.kept_ns()) - self.excused_ns;
+        (waits.stood_still(from, until).min(self.kept_ns()) - self.excused_ns).max(0.0)
+    }
+
+    /// What tests lost in it. A shell computes next to nothing, so of what was stolen from it their ledgers tell little; but while it
+    /// waits and nothing else runs, its test stands still.
+    fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
+        let still_ns = self.stood_still(waits);
         self.lost_by_test_ns.map(|ns| ns.max(still_ns))
     }
 
@@ -253,7 +285,8 @@ impl Slots {
             excused_ns: (waits_ns - stolen_or_queued_ns).max(0.0) + total.own_ns - total.slack_ns,
             start_ns: window.start_ns as f64,
             end_ns: window.end_ns as f64,
-            lost_ns: Loss::of(&window, Hints::default()).lost_ns.map(|ns| ns.max(0.0)),
+            lost_ns: Loss::of(&window, Hints::default()).lost_ns[1].max(0.0),
+            spared_ns: window.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum(),
             queued_ns: total.queued_ns,
             stolen_ns: total.stolen_ns,
             throttled_ns: total.throttled_ns,
@@ -265,129 +298,6 @@ impl Slots {
     /// Takes what its tasks did, event by event.
     pub fn push_log(&mut self, log: &RunLog) {
         self.waits.push(log);
-    }
-}
-
-/// The places at which a stretch can have been: beginnings that follow each other at even steps.
-#[derive(Clone, Copy, Debug)]
-struct Places {
-    earliest: f64,
-    latest: f64,
-    length: f64,
-    count: usize,
-    step: f64,
-}
-
-impl Places {
-    fn of(span: &Span) -> Places {
-        let (earliest, latest) = (span.earliest_ns as f64, span.latest_ns.max(span.earliest_ns) as f64);
-        let length = span.length_ns.max(1) as f64;
-        let count = ((latest - earliest) / (length * CLOSE)).ceil().clamp(1.0, MOST_PLACES) as usize;
-        Places { earliest, latest, length, count, step: (latest - earliest) / count as f64 }
-    }
-
-    /// The places from which a stretch can reach into a slot.
-    fn reaching(&self, slot: &Slot) -> std::ops::Range<usize> {
-        if self.step <= 0.0 {
-            return 0..1;
-        }
-        let place = |ns: f64| ((ns - self.earliest) / self.step).clamp(0.0, self.count as f64);
-        let from = place(slot.start_ns - self.length - self.step).floor() as usize;
-        from..place(slot.end_ns).ceil() as usize
-    }
-
-    /// Where a stretch can have been that began at a place or before the next.
-    fn somewhere(&self, place: usize) -> (f64, f64) {
-        let from = self.earliest + place as f64 * self.step;
-        (from, from + self.step + self.length)
-    }
-
-    /// Where it certainly was.
-    fn certainly(&self, place: usize) -> (f64, f64) {
-        let (from, until) = self.somewhere(place);
-        (from + self.step, until - self.step)
-    }
-
-    /// Where it most likely was.
-    fn likely(&self, place: usize) -> (f64, f64) {
-        let (from, until) = self.somewhere(place);
-        (from + self.step / 2.0, until - self.step / 2.0)
-    }
-}
-
-/// A slot, and when in it something can have been lost.
-struct Piece<'a> {
-    slot: &'a Slot,
-    waits: &'a Waits,
-    lost_ns: [f64; 3],
-    /// The part of it in which waits are known.
-    known: (f64, f64),
-    /// How long its tasks waited in that.
-    waited_ns: f64,
-}
-
-impl<'a> Piece<'a> {
-    fn new(slot: &'a Slot, waits: &'a Waits, lost_ns: [f64; 3]) -> Piece<'a> {
-        let (from, until) = waits.known(slot.start_ns, slot.end_ns);
-        let waited_ns = waits.within(from, until);
-        // Without a wait it is not known when anything was lost.
-        let known = if waited_ns > 0.0 && slot.stolen_ns > 0.0 { (from, until) } else { (from, from) };
-        let piece = Piece { slot, waits, lost_ns, known, waited_ns };
-        let room = piece.room((slot.start_ns, slot.end_ns));
-        Piece { lost_ns: lost_ns.map(|ns| ns.min(room)), ..piece }
-    }
-
-    /// How much of a stretch is in it, and how long tasks waited in that, as far as it is known.
-    fn within(&self, (from, until): (f64, f64)) -> (f64, f64) {
-        let length = (until.min(self.slot.end_ns) - from.max(self.slot.start_ns)).max(0.0);
-        let (from, until) = (from.max(self.known.0), until.min(self.known.1));
-        let waited = if from < until { self.waits.within(from, until) } else { 0.0 };
-        (length, waited)
-    }
-
-    /// How much of its time a stretch can have lost in it at most, whatever was stolen.
-    fn room(&self, stretch: (f64, f64)) -> f64 {
-        let (from, until) = (stretch.0.max(self.known.0), stretch.1.min(self.known.1));
-        self.unknown(stretch) + if from < until { self.waits.anybody(from, until) } else { 0.0 }
-    }
-
-    /// How much of a stretch is in the part of it where waits are not known.
-    fn unknown(&self, stretch: (f64, f64)) -> f64 {
-        let known = (stretch.1.min(self.known.1) - stretch.0.max(self.known.0)).max(0.0);
-        self.within(stretch).0 - known
-    }
-
-    /// What can have been lost in these stretches, of all that was: what was stolen is in waits, and where they are not known it may
-    /// be anywhere. What there is no room for in the rest of the slot was lost here.
-    fn most(&self, lost_ns: f64, stretches: &[(f64, f64)]) -> f64 {
-        let (mut most, mut room) = (0.0, 0.0);
-        for stretch in stretches {
-            let (_, waited) = self.within(*stretch);
-            room += self.room(*stretch);
-            most += self.unknown(*stretch);
-            if waited > 0.0 {
-                most += lost_ns * waited / self.slot.stolen_ns.min(self.waited_ns);
-            }
-        }
-        let room_of_rest = self.room((self.slot.start_ns, self.slot.end_ns)) - room;
-        most.max(lost_ns - room_of_rest).min(room).min(lost_ns)
-    }
-
-    /// What must have been lost in a stretch: the rest has no room for it.
-    fn least(&self, lost_ns: f64, (from, until): (f64, f64)) -> f64 {
-        if from >= until {
-            return 0.0;
-        }
-        let rest = [(self.slot.start_ns, from), (until, self.slot.end_ns)];
-        (lost_ns - self.most(lost_ns, &rest)).max(0.0)
-    }
-
-    /// The share of its time that is in a stretch, and the share of its waits.
-    fn parts(&self, stretch: (f64, f64)) -> [f64; 2] {
-        let (length, waited) = self.within(stretch);
-        let of_time = length / (self.slot.end_ns - self.slot.start_ns);
-        let is_known = self.known == (self.slot.start_ns, self.slot.end_ns);
-        [of_time, if is_known { waited / self.waited_ns } else { of_time }]
     }
 }
 
@@ -529,55 +439,44 @@ mod tests {
     use corun_model::run_log::{CpuMask, Event, Left, What};
     use corun_model::{CpuId, TaskId};
 
-    #[test]
-    fn tasks_that_wait_side_by_side_take_nothing_from_the_test_after_them() {
-        const MS: f64 = 1e6;
-        let at = |ms: f64, task, what| Event { t_ns: (ms * MS) as u64, task: TaskId(task), what };
-        let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
-        let waits_until = |ms: f64, task| {
-            [at(0.0, task, runs), at(0.0, task, What::Leaves(Left::Preempted)), at(ms, task, runs)]
-        };
-        let mut events = [waits_until(40.0, 1), waits_until(40.0, 2)].concat();
-        events.sort_by_key(|event| event.t_ns);
+    const MS: f64 = 1e6;
+
+    /// Slots of 100 ms, in each of which the only task waited for so long at first, and lost so much by its ledger; and what is shared
+    /// out to them of what the run lost, in milliseconds.
+    fn shared(slots_ms: &[(f64, f64, f64)], lost_ms: f64) -> Vec<[f64; 3]> {
         let mut waits = Waits::default();
-        waits.push(&RunLog { end_ns: (100.0 * MS) as u64, events, ..RunLog::default() });
-        let slot = Slot { end_ns: 100.0 * MS, stolen_ns: 60.0 * MS, ..Slot::default() };
-        let piece = Piece::new(&slot, &waits, [60.0 * MS; 3]);
-        let [least, ..] = piece.lost_ns;
-        assert_eq!(least, 40.0 * MS, "no more than any of them waited");
-        assert_eq!(piece.least(least, (40.0 * MS, 100.0 * MS)), 0.0);
-        assert_eq!(piece.least(least, (0.0, 40.0 * MS)), 40.0 * MS);
-        assert_eq!(piece.most(least, &[(40.0 * MS, 100.0 * MS)]), 0.0);
+        let (mut slots, mut events) = (Vec::new(), Vec::new());
+        for (n, &(still, by_ledger, spared)) in slots_ms.iter().enumerate() {
+            let start_ns = n as f64 * 100.0 * MS;
+            let at = |ns: f64, what| Event { t_ns: ns as u64, task: TaskId(1), what };
+            let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+            events.extend([at(start_ns, What::Leaves(Left::Preempted)), at(start_ns + still * MS, runs)]);
+            slots.push(Slot {
+                start_ns,
+                end_ns: start_ns + 100.0 * MS,
+                lost_ns: by_ledger * MS,
+                spared_ns: spared * MS,
+                waited_ns: still * MS,
+                ..Slot::default()
+            });
+        }
+        let end_ns = slots.len() as u64 * 100 * MS as u64;
+        waits.push(&RunLog { end_ns, events, ..RunLog::default() });
+        let slots: Vec<&Slot> = slots.iter().collect();
+        let shared = shared_out(&slots, &waits, lost_ms * MS);
+        shared.into_iter().map(|slot| slot.map(|ns| (ns / MS).round())).collect()
     }
 
     #[test]
-    fn what_a_stretch_lost_at_least_is_no_more_than_what_it_lost_at_most() {
-        const MS: f64 = 1e6;
-        let at = |ms: f64, task, what| Event { t_ns: (ms * MS) as u64, task: TaskId(task), what };
-        let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
-        let left = What::Leaves(Left::Preempted);
-        // One task waits for 10 ms alone, and then two side by side for 50 ms.
-        let events = vec![
-            at(0.0, 1, left),
-            at(10.0, 1, runs),
-            at(20.0, 1, left),
-            at(20.0, 2, left),
-            at(70.0, 1, runs),
-            at(70.0, 2, runs),
-        ];
-        let mut waits = Waits::default();
-        waits.push(&RunLog { end_ns: (100.0 * MS) as u64, events, ..RunLog::default() });
-        let slot = Slot { end_ns: 100.0 * MS, stolen_ns: 110.0 * MS, ..Slot::default() };
-        let piece = Piece::new(&slot, &waits, [60.0 * MS; 3]);
-        for stretch in [(0.0, 15.0), (0.0, 45.0), (15.0, 45.0), (15.0, 100.0)] {
-            let stretch = (stretch.0 * MS, stretch.1 * MS);
-            let (least, most) = (piece.least(60.0 * MS, stretch), piece.most(60.0 * MS, &[stretch]));
-            assert!(least <= most + 1.0, "{stretch:?}: {least} to {most}");
-        }
-        assert_eq!(
-            piece.most(60.0 * MS, &[(0.0, 15.0 * MS)]).round(),
-            10.0 * MS,
-            "the rest has room for 50 ms"
-        );
+    fn a_slot_loses_what_it_stood_still_for_whatever_its_ledger_makes_of_its_tasks() {
+        let none = [0.0; 3];
+        let all = |ms: f64| [ms; 3];
+        assert_eq!(shared(&[(26.0, 2.0, 0.0), (0.0, 0.0, 0.0)], 26.0), [all(26.0), none]);
+        // The run lost more than it stood still: the rest was lost where ledgers say so.
+        assert_eq!(shared(&[(26.0, 2.0, 0.0), (10.0, 40.0, 0.0)], 50.0), [all(26.0), all(24.0)]);
+        // It made up for a part, in its sleep or since its quota would have stopped it.
+        assert_eq!(shared(&[(40.0, 40.0, 0.0), (20.0, 20.0, 0.0)], 30.0), [all(20.0), all(10.0)]);
+        assert_eq!(shared(&[(40.0, 40.0, 30.0)], 40.0), [[10.0, 40.0, 40.0]], "it had time to spare");
+        assert_eq!(shared(&[(0.0, 0.0, 0.0)], 0.0), [none]);
     }
 }

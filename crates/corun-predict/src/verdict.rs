@@ -212,9 +212,8 @@ impl Judge {
     /// The run so far, in parts; `None`: it does not keep them ([`Judge::of_parts`]).
     pub fn parts(&self) -> Option<Parts<'_>> {
         let slots = self.slots.as_ref()?;
-        // What the whole run has lost less than its slots.
-        let (_, _, _, kept) = self.loss.clone().end(self.max_disturbance, &self.tenants);
-        Some(Parts::new(slots, self.max_disturbance, kept))
+        let (loss, ..) = self.loss.clone().end(self.max_disturbance, &self.tenants);
+        Some(Parts::new(slots, self.max_disturbance, loss.lost_ns[1].max(0.0)))
     }
 
     /// What people call a tenant of the run.
@@ -230,7 +229,7 @@ impl Judge {
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
     /// cover (it ended within the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
-        let (loss, whole, mut intervals, _) = self.loss.clone().end(self.max_disturbance, &self.tenants);
+        let (loss, whole, mut intervals) = self.loss.clone().end(self.max_disturbance, &self.tenants);
         let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
         let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
@@ -350,9 +349,8 @@ impl LossOverTime {
         }
     }
 
-    /// The run is over: what it lost, when it lost more than was allowed,
-    /// and how much of what its slots lost by themselves that is.
-    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>, f64) {
+    /// The run is over: what it lost, and when it lost more than was allowed.
+    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>) {
         let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
         if slot.wall_ns < SLOT_NS as f64 {
             before.add(&slot);
@@ -372,7 +370,7 @@ impl LossOverTime {
             interval.disturbance = (interval.disturbance * kept).min(1.0);
             kept == 1.0 || interval.disturbance > allowed
         });
-        (loss, self.losses.whole().clone(), self.found, kept)
+        (loss, self.losses.whole().clone(), self.found)
     }
 }
 
