@@ -392,7 +392,8 @@ fn is_called(path: &str, name: &str) -> bool {
     let tenant = || naming::of_cgroup(path).filter(|t| t.kind != TenantKind::Cgroup);
     ends(path)
         || ends(&naming::unescape(path))
-        || tenant().is_some_and(|t| t.name == name || t.key == name || is_id_of(t.kind, &t.key, &t.name, name))
+        || tenant()
+            .is_some_and(|t| t.name == name || t.key == name || is_id_of(t.kind, &t.key, &t.name, name))
 }
 
 /// Of cgroups that lie in one another, the outermost only.

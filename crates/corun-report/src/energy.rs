@@ -15,7 +15,7 @@ pub(crate) fn written(energy: &Energy, window_ns: u64, compute_ns: Option<u64>) 
         dram_uj: energy.dram_uj,
         psys_uj: energy.psys_uj,
         package_watts: energy.package_uj.and_then(|uj| watts(uj, window_ns)),
-        package_j_per_compute_s: energy.package_uj.zip(compute_s).map(|(uj, s)| uj as f64 / 1e6 / s),
+        j_per_compute_s: energy.package_uj.zip(compute_s).map(|(uj, s)| uj as f64 / 1e6 / s),
     })
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn sentence(energy: &MachineEnergy) -> Option<String> {
     let parts =
         [(", of it cores", energy.core_uj), (", memory", energy.dram_uj), (", the platform", energy.psys_uj)];
     let parts = parts.iter().filter_map(|(what, uj)| Some(format!("{what} {}", joules((*uj)?))));
-    let per_work = energy.package_j_per_compute_s.map_or_else(String::new, |j| {
+    let per_work = energy.j_per_compute_s.map_or_else(String::new, |j| {
         format!("; {} for a second in which a task computed", joules((j * 1e6) as u64))
     });
     Some(format!("packages {package}{power}{}{per_work}", parts.collect::<String>()))
@@ -56,7 +56,7 @@ mod tests {
         let said = "packages 90.0 J (45.0 W), memory 1.50 J; 30.0 J for a second in which a task computed";
         assert_eq!(sentence(&of_work).unwrap(), said);
         let idle = written(&known, 2_000_000_000, Some(0)).unwrap();
-        assert_eq!(idle.package_j_per_compute_s, None, "no work, and not work for nothing");
+        assert_eq!(idle.j_per_compute_s, None, "no work, and not work for nothing");
         assert_eq!(written(&Energy::default(), 5, Some(1)), None);
         assert_eq!((joules(4_321), joules(123_400_000)), ("0.004 J".into(), "123 J".into()));
     }

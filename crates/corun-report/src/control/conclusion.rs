@@ -40,7 +40,10 @@ pub fn conclusion(
     let Controlled { summary, history, .. } = controlled;
     let mut out = format!("corun control: {name}{by}{interrupted}\n\n");
     if history.reasons().is_empty() {
-        out += &format!("Nothing to do for {name}: {}.\n", of_nothing(policy, idle, controlled.history.in_force_ns()));
+        out += &format!(
+            "Nothing to do for {name}: {}.\n",
+            of_nothing(policy, idle, controlled.history.in_force_ns())
+        );
     } else {
         out += &format!("{}.\n", controlled.answer());
     }

@@ -68,7 +68,9 @@ impl Controlled<'_> {
             let most_ns = parked.iter().map(|&t| history.parked_ns(t, 0, length_ns)).max().unwrap_or(0);
             let who = count(parked.len() as u64, "tenant");
             let share = percent(most_ns, length_ns);
-            return format!("{policy} {dry}parked {who} in turn, none for more than {share} % of the time{unknown}");
+            return format!(
+                "{policy} {dry}parked {who} in turn, none for more than {share} % of the time{unknown}"
+            );
         }
         match decisions {
             0 => format!("{policy} {dry}changed nothing"),

@@ -402,7 +402,7 @@ pub struct MachineEnergy {
     pub package_watts: Option<f64>,
     /// What the packages took for a second in which a task of the subject computed, in joules; spinning is no computing where it is
     /// known.
-    pub package_j_per_compute_s: Option<f64>,
+    pub j_per_compute_s: Option<f64>,
 }
 
 /// The machine as a whole, summed over CPUs. `None`: this machine or source does not tell.

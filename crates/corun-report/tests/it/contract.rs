@@ -91,9 +91,9 @@ fn energy_is_the_machines_with_its_power_and_what_is_not_counted_is_null() {
     let (energy, screen) = told(&seen);
     assert_eq!((&energy["package_watts"], &energy["dram_uj"]), (&Value::from(5.0), &Value::Null));
     assert_eq!(energy["package_uj"], 5 * seen.window_ns() / 1_000);
-    let compute_s = seen.by_tenant.iter().find(|t| Subject::Tenant(t.id) == SUBJECT);
+    let compute_s = seen.by_tenant.iter().find(|t| t.id == SUBJECT);
     let compute_s = compute_s.map_or(0, |t| t.account.ledger.parts().compute_ns) as f64 / 1e9;
-    assert_eq!(energy["package_j_per_compute_s"], Value::from(50.0 / compute_s));
+    assert_eq!(energy["j_per_compute_s"], Value::from(50.0 / compute_s));
     assert!(screen.contains("the machine as a whole: packages 50.0 J (5.0 W); "), "{screen}");
 }
 

@@ -506,8 +506,10 @@ fn the_answer_to_whether_control_helped() {
     let seen = alone(&Did::default());
     let slot = Reason::Slot { number: Some(8), part: SlotPart::Waits, rule: Rule::Single };
     let parks = Decision { action: Action::Park { tenant: POSTGRES }, because: slot };
-    let delays =
-        Decision { action: Action::PreemptDelay { task: TaskId(12), delay_ns: 1 }, because: Reason::NewTaskSlices };
+    let delays = Decision {
+        action: Action::PreemptDelay { task: TaskId(12), delay_ns: 1 },
+        because: Reason::NewTaskSlices,
+    };
     let done = Fate::Applied(Outcome::Done);
     let answer = |backend, guard, decided: &[(&Decision, Fate)]| {
         let mut history = History::new(seen.start_ns);

@@ -52,7 +52,10 @@ fn a_recording_is_replayed_alone_next_to_its_co_runners_under_a_policy_and_on_ot
     let expected = "recorded: /opt/solver in.dat took 1.00 s on 1 CPU next to loop (1 x 100 % of a CPU)\n\
                     replayed without them: 504 ms (504 ms to 504 ms), so it was 1.99 times as long\n";
     assert!(text.contains(expected), "{text}");
-    assert!(text.contains("solver") && text.lines().all(|l| !l.starts_with("loop") && !l.contains("task time")), "{text}");
+    assert!(
+        text.contains("solver") && text.lines().all(|l| !l.starts_with("loop") && !l.contains("task time")),
+        "{text}"
+    );
     let report = json(folder.path(), &[]);
     assert_eq!(report["recorded"]["alone_ns"][1], 504 * MS);
     assert_eq!(report["recorded"]["may_have_spun"], false);
