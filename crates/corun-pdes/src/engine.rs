@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::kp::{Counts, Kp};
 use crate::lp::{Lp, Terms};
+use crate::mailbox::NEVER;
 use crate::model::Model;
 use crate::options::Options;
 use crate::outcome::{Outcome, WorkerOutcome};
@@ -61,11 +62,15 @@ impl<'m, M: Model> Run<'m, M> {
     /// Is worker number `worker` until the run ends; every worker below [`Options::workers`] has to work, each on a thread of its own.
     ///
     /// `goes_on` is asked again and again, at least once in 64 events. It hears how many events this worker has committed since it was
-    /// asked last, and its `false` ends the run for all.
-    ///
-    /// # Panics
-    /// When there is no such worker.
+    /// asked last, and its `false` ends the run for all. So does a number that is no worker's, or another thread's: [`Run::finish`] says so.
     pub fn work(&self, worker: usize, goes_on: impl FnMut(u64) -> bool) {
+        let shared = &self.shared;
+        let Some(thread) = shared.threads.get(worker) else {
+            return shared.fail(Error::NoSuchWorker { worker, workers: shared.threads.len() });
+        };
+        if thread.set(thread::current()).is_err() {
+            return shared.fail(Error::WorksTwice { worker });
+        }
         let outcome = Worker::new(&self.shared, worker as u32).run(goes_on);
         self.workers.lock().expect("no worker panics while it holds this")[worker] = outcome;
     }
@@ -73,11 +78,18 @@ impl<'m, M: Model> Run<'m, M> {
     /// What came of it, once all workers have worked. Of a run that was ended early, what global virtual time has passed is committed.
     ///
     /// # Errors
-    /// Memory that was not enough, a thread that could not be started or pinned, or what the model did wrong.
+    /// Memory that was not enough, a thread that could not be started or pinned, that took a number which is not its own or that never
+    /// worked, or what the model did wrong.
     pub fn finish(self) -> Result<Outcome, Error> {
         // Where nothing is left to handle this is past every event.
         let gvt = self.shared.progress.gvt.load(SeqCst);
+        let workers = self.shared.threads.len();
+        let absent = self.shared.threads.iter().position(|thread| thread.get().is_none());
         let (mut kps, collector) = self.shared.into_parts()?;
+        // Others may have done all of its work.
+        if let Some(worker) = absent.filter(|_| gvt != NEVER) {
+            return Err(Error::NeverWorked { worker, workers });
+        }
         let mut outcome = Outcome {
             sent: self.sent_first,
             rounds: collector.rounds,

@@ -85,6 +85,28 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A thread works as a worker that there is not.
+    #[error("there is no worker {worker}: they are numbered from 0, and there are {workers}")]
+    NoSuchWorker {
+        /// The number that it gave.
+        worker: usize,
+        /// The option `workers`.
+        workers: usize,
+    },
+    /// A second thread works as this worker, or the same thread once more.
+    #[error("worker {worker} works twice: give each thread a number of its own, and call `work` once")]
+    WorksTwice {
+        /// The worker.
+        worker: usize,
+    },
+    /// The run ended before its time, and this worker's thread never joined it.
+    #[error("worker {worker} of {workers} never worked: call `work` for each, on a thread of its own")]
+    NeverWorked {
+        /// The worker.
+        worker: usize,
+        /// The option `workers`.
+        workers: usize,
+    },
     /// A worker could not be pinned.
     #[error("worker {worker} cannot be pinned: {source}; use `Mapping::Fixed {{ pin: false }}`")]
     Pin {

@@ -2,8 +2,8 @@
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release, SeqCst},
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 #[cfg(not(loom))]
@@ -13,8 +13,8 @@ pub(crate) use crossbeam_queue::SegQueue as Queue;
 pub(crate) use checked::Queue;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, Release, SeqCst},
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 #[cfg(loom)]

@@ -83,8 +83,6 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     /// Works until the run ends, or `goes_on`, which hears what was committed since, says no.
     pub fn run(mut self, mut goes_on: impl FnMut(u64) -> bool) -> WorkerOutcome {
         let _stops_others = StopOnPanic(self.shared);
-        // Set once: the worker is new.
-        let _ = self.shared.threads[self.me as usize].set(std::thread::current());
         if self.shared.options.mapping == (Mapping::Fixed { pin: true }) {
             if let Err(source) = pin_to_nth(self.me as usize) {
                 self.shared.fail(Error::Pin { worker: self.me as usize, source });

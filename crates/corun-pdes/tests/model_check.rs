@@ -1,5 +1,4 @@
-//! The protocol of mailboxes under loom, which tries every order of what two threads do: `RUSTFLAGS="--cfg loom" cargo test -p corun-pdes
-//! --release --test model_check`.
+//! The protocols of mailboxes and of owners under loom, which tries every order of what threads do: `make test-races`.
 //!
 //! The sources are compiled into this test, since the library itself is built against the standard library's atomics. Kernel processes are
 //! reduced to what the protocol sees: the times at which something is left to handle.
@@ -10,6 +9,8 @@
 mod event;
 #[path = "../src/mailbox.rs"]
 mod mailbox;
+#[path = "../src/owners.rs"]
+mod owners;
 #[path = "../src/sync.rs"]
 mod sync;
 
@@ -17,6 +18,7 @@ use event::{Key, Message};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use mailbox::{collect, Mailbox, NEVER};
+use owners::Owners;
 
 struct Place {
     mailbox: Mailbox<()>,
@@ -148,5 +150,81 @@ fn an_inbox_keeps_the_order_of_each_sender_and_loses_nothing_when_its_owner_chan
         sender.join().unwrap();
         place.mailbox.take_mail(|message| got.push(message.key.time));
         assert_eq!(got, [3, 4]);
+    });
+}
+
+#[test]
+fn what_is_put_in_directly_never_overtakes_what_the_same_sender_posted() {
+    loom::model(|| {
+        let place = Arc::new(place(&[]));
+        let sender = {
+            let place = place.clone();
+            thread::spawn(move || {
+                place.mailbox.post(Message { key: Key::at(3), to: 0, event: Some(()) });
+                // As a worker delivers what goes to a kernel process that has become its own.
+                let held = place.times.try_lock().ok().filter(|_| !place.mailbox.has_mail());
+                match held {
+                    Some(mut times) => times.push(4),
+                    None => place.mailbox.post(Message { key: Key::at(4), to: 0, event: Some(()) }),
+                }
+            })
+        };
+        let take = || {
+            let mut times = place.times.lock().unwrap();
+            if place.mailbox.has_mail() {
+                place.mailbox.take_mail(|message| times.push(message.key.time));
+            }
+            times.clone()
+        };
+        take();
+        sender.join().unwrap();
+        assert_eq!(take(), [3, 4]);
+    });
+}
+
+/// What a worker knows of its kernel processes, and when it knew it.
+struct Known {
+    changes: u64,
+    list: Vec<u32>,
+}
+
+impl Known {
+    fn new(owners: &Owners, worker: u32) -> Known {
+        let mut known = Known { changes: owners.changes(), list: Vec::new() };
+        owners.list(worker, &mut known.list);
+        known
+    }
+
+    /// As a worker looks around.
+    fn look(&mut self, owners: &Owners, worker: u32) {
+        if self.changes != owners.changes() {
+            *self = Known::new(owners, worker);
+        }
+    }
+}
+
+#[test]
+fn no_kernel_process_is_left_to_nobody_while_one_worker_takes_and_the_other_comes_home() {
+    loom::model(|| {
+        // Worker 0 begins with two, worker 1 with one.
+        let owners = Arc::new(Owners::new(3, 2));
+        let theirs = owners.clone();
+        let taker = thread::spawn(move || {
+            let mut known = Known::new(&theirs, 1);
+            theirs.take(0, 1, 2);
+            known.look(&theirs, 1);
+            known
+        });
+        let mut mine = Known::new(&owners, 0);
+        owners.take_home(0);
+        mine.look(&owners, 0);
+        let mut known = [mine, taker.join().unwrap()];
+        let mut all: Vec<u32> = Vec::new();
+        for (worker, known) in known.iter_mut().enumerate() {
+            known.look(&owners, worker as u32);
+            all.extend(&known.list);
+        }
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2], "what both believe to have");
     });
 }

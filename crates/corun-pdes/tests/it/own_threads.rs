@@ -1,7 +1,7 @@
 //! A run whose workers are the caller's threads, and which may be ended early.
 
 use corun_pdes::models::Phold;
-use corun_pdes::{run_sequentially, Options, Run};
+use corun_pdes::{run_sequentially, Mapping, Options, Run};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -49,4 +49,47 @@ fn a_run_without_end_ends_when_one_worker_is_told_so_and_commits_what_is_certain
     });
     let outcome = run.finish().unwrap();
     assert!(outcome.committed >= 10_000 && outcome.committed <= outcome.handled, "{outcome:?}");
+}
+
+/// What a run of two workers says in the end whose threads work under these numbers, each until it has been asked so many times.
+fn said(mapping: Mapping, numbers: &[usize]) -> String {
+    let model = Phold { lps: 64, ..Phold::default() };
+    let options = Options { mapping, ..options(u64::MAX) };
+    let run = Run::new(&model, &options).unwrap();
+    thread::scope(|scope| {
+        for &number in numbers {
+            let (run, mut asked) = (&run, 0);
+            scope.spawn(move || {
+                run.work(number, |_| {
+                    asked += 1;
+                    asked < 500
+                });
+            });
+        }
+    });
+    run.finish().expect_err("it is refused").to_string()
+}
+
+#[test]
+fn threads_that_are_no_worker_or_the_same_one_or_that_never_join_are_one_error_each() {
+    for mapping in [Mapping::Fixed { pin: false }, Mapping::Pool, Mapping::ladm()] {
+        let table: [(&[usize], &str); 5] = [
+            (&[0, 2], "there is no worker 2: they are numbered from 0, and there are 2"),
+            (&[7], "there is no worker 7: they are numbered from 0, and there are 2"),
+            (&[1, 1, 0], "worker 1 works twice: give each thread a number of its own, and call `work` once"),
+            (&[0], "worker 1 of 2 never worked: call `work` for each, on a thread of its own"),
+            (&[], "worker 0 of 2 never worked: call `work` for each, on a thread of its own"),
+        ];
+        for (numbers, sentence) in table {
+            assert_eq!(said(mapping, numbers), sentence, "{mapping:?}, {numbers:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_thread_that_never_joins_should_have_done_others_do_under_ladm() {
+    let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(20_000));
+    let run = Run::new(&model, &options).unwrap();
+    run.work(1, |_| true);
+    assert_eq!(run.finish().unwrap().traces, run_sequentially(&model, &options).unwrap().traces);
 }
