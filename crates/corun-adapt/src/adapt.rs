@@ -2,7 +2,7 @@
 
 use crate::cgroup::{share_ppm, Quotas};
 use crate::decision::{decide, Answer, Reading, Reason};
-use crate::sources::{now_ns, used_ns, Cpus, Idle, Stat};
+use crate::sources::{now_ns, spent_ns, used_ns, Cpus, Idle, Stat};
 use crate::steady::Steady;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// An answer is renewed when it is older. Idle time comes in ticks of 10 ms, so a fifth is the coarsest error of a CPU.
 const OLD: Duration = Duration::from_millis(50);
+/// Reading takes at most one part in so many of the CPU of the threads that read: /proc/stat takes a millisecond where there are a hundred
+/// CPUs, and one thread that is late makes all others of a parallel region wait.
+const PARTS: u64 = 100;
 
 /// Why there is no [`Adapt`].
 #[derive(Debug, thiserror::Error)]
@@ -81,23 +84,33 @@ impl Adapt {
         self.changes.load(Relaxed)
     }
 
-    /// Renews the answer if it is older than 50 ms and nobody else is about to. Returns whether it did. Where it did not, this took one look
-    /// at the clock; where it did, it read a few files, some tens of microseconds.
+    /// Renews the answer if it is older than 50 ms, or a hundred times what the last reading took, and nobody else is about to. Returns whether
+    /// it did. Where it did not, this took one look at the clock; where it did, it read a few files, some tens of microseconds.
     pub fn refresh(&self) -> bool {
         let Some(now) = now_ns() else { return false };
         if now < self.old_at_ns.load(Relaxed) {
             return false;
         }
         let Ok(mut inside) = self.inside.try_lock() else { return false };
-        self.old_at_ns.store(now + OLD.as_nanos() as u64, Relaxed);
         let before = inside.steady.threads();
+        let began = spent_ns();
         let answer = inside.next(now);
+        // Of its own CPU time: how long it waited for a CPU meanwhile says nothing of what reading costs.
+        let took = spent_ns().zip(began).map(|(end, begin)| end.saturating_sub(begin));
+        // The first answer needs two readings, and does not wait longer.
+        let took = took.filter(|_| answer.reason != Reason::NotYet);
+        self.old_at_ns.store(old_at(now, took), Relaxed);
         self.answer.store(answer.packed(), Relaxed);
         if answer.threads != before {
             self.changes.fetch_add(1, Relaxed);
         }
         true
     }
+}
+
+/// When an answer of `now_ns` is old, which took this long to read.
+fn old_at(now_ns: u64, took_ns: Option<u64>) -> u64 {
+    now_ns + (OLD.as_nanos() as u64).max(PARTS * took_ns.unwrap_or(0))
 }
 
 impl Inside {
@@ -129,5 +142,62 @@ impl Inside {
             answer.reason = Reason::Trying;
         }
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Quota;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn reading_is_as_rare_as_it_is_expensive() {
+        for (took, old_at_ns) in
+            [(None, 57), (Some(0), 57), (Some(MS / 2), 57), (Some(MS), 107), (Some(5 * MS), 507)]
+        {
+            assert_eq!(old_at(7 * MS, took), old_at_ns * MS, "{took:?}");
+        }
+    }
+
+    /// How long it takes until a process of so many threads on two CPUs is told `wanted`, when a busy neighbour comes or goes `phase_ms`
+    /// after a reading. It used and left idle so many thousandths of a CPU before, and after.
+    fn reaction_ms(threads: u32, before: [u64; 2], after: [u64; 2], phase_ms: u64, wanted: u32) -> u64 {
+        let interval_ms = OLD.as_millis() as u64;
+        let mut steady = Steady::default();
+        let mut answer = |[used, idle]: [u64; 2]| {
+            let reading = Reading {
+                cpus: Some(2),
+                quota: Quota::None,
+                share: None,
+                interval_ns: interval_ms * MS,
+                used_ns: Some(used * interval_ms * MS / 1_000),
+                idle_ns: Some(idle * interval_ms * MS / 1_000),
+            };
+            steady.next(decide(&reading).available, 0)
+        };
+        for _ in 0..3 {
+            assert_eq!(answer(before), Some(threads));
+        }
+        let mixed =
+            [0, 1].map(|of| (before[of] * phase_ms + after[of] * (interval_ms - phase_ms)) / interval_ms);
+        let mut at_ms = interval_ms - phase_ms;
+        let mut now = mixed;
+        while answer(now) != Some(wanted) {
+            now = after;
+            at_ms += interval_ms;
+            assert!(at_ms < 10_000, "never");
+        }
+        at_ms
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_or_goes_is_noticed_within_three_readings() {
+        for phase_ms in 0..OLD.as_millis() as u64 {
+            let comes = reaction_ms(2, [2_000, 0], [1_333, 0], phase_ms, 1);
+            let goes = reaction_ms(1, [1_000, 0], [1_000, 1_000], phase_ms, 2);
+            assert!(comes.max(goes) <= 3 * OLD.as_millis() as u64, "{phase_ms}: {comes} and {goes} ms");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Who shows no sign of life, by beats that stand still, and how often to look. Pure: times are nanoseconds since any one instant.
 
+use std::collections::TryReserveError;
+
 /// Most steps of an observer between two looks, so that looking costs nothing next to them.
 const MOST_STEPS: u64 = 128;
 /// Whoever shows no beat for as long as the observer takes for this many steps may well be in the middle of one.
@@ -31,16 +33,27 @@ impl Beats {
     /// Whoever shows no new beat for longer than `stale_after_ns`, and than a few steps of the observer take, is stale. Nothing was seen
     /// yet, at `now_ns`.
     pub fn new(workers: usize, stale_after_ns: u64, now_ns: u64) -> Beats {
-        let seen = Seen { beat: 0, at_ns: now_ns, is_new: false };
-        Beats {
+        Beats::try_new(workers, stale_after_ns, now_ns).expect("there is memory for so many workers")
+    }
+
+    /// The same, where there may be no memory for so many workers.
+    pub(crate) fn try_new(
+        workers: usize,
+        stale_after_ns: u64,
+        now_ns: u64,
+    ) -> Result<Beats, TryReserveError> {
+        let mut seen = Vec::new();
+        seen.try_reserve_exact(workers)?;
+        seen.resize(workers, Seen { beat: 0, at_ns: now_ns, is_new: false });
+        Ok(Beats {
             stale_after_ns,
             last_ns: now_ns,
             was_away: true,
-            seen: vec![seen; workers].into(),
+            seen: seen.into(),
             steps: 0,
             every: 1,
             step_ns: None,
-        }
+        })
     }
 
     /// The observer did one step more, after which it beats. Whether it is time to look: at least twice in the time after which a worker is

@@ -62,11 +62,12 @@ impl Crew {
         let mut slots = Vec::new();
         slots.try_reserve_exact(workers).map_err(|_| CrewError::NoMemory)?;
         slots.resize_with(workers, WorkerSlot::default);
+        let heartbeats = Heartbeats::try_new(workers, patience).map_err(|_| CrewError::NoMemory)?;
         Ok(Crew {
             slots: slots.into(),
             caches: Caches::read(Path::new("/")),
             old_at_ns: AtomicU64::new(0),
-            heartbeats: Mutex::new(Heartbeats::new(workers, patience)),
+            heartbeats: Mutex::new(heartbeats),
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::beats::Beats;
 use crate::takeover::State;
 use crate::worker::WorkerSlot;
+use std::collections::TryReserveError;
 use std::time::{Duration, Instant};
 
 /// What one observer sees of the workers.
@@ -16,6 +17,11 @@ impl Heartbeats {
     /// Whoever shows no beat for longer than `stale_after` counts as off its CPU.
     pub fn new(workers: usize, stale_after: Duration) -> Heartbeats {
         Heartbeats { begin: Instant::now(), beats: Beats::new(workers, nanos(stale_after), 0) }
+    }
+
+    /// The same, where there may be no memory for so many workers.
+    pub(crate) fn try_new(workers: usize, stale_after: Duration) -> Result<Heartbeats, TryReserveError> {
+        Ok(Heartbeats { begin: Instant::now(), beats: Beats::try_new(workers, nanos(stale_after), 0)? })
     }
 
     /// The observer did one step more; whether it is time to look.

@@ -43,6 +43,11 @@ pub(crate) fn used_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// CPU time of the calling thread, in nanoseconds.
+pub(crate) fn spent_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Time since some moment, in nanoseconds.
 pub(crate) fn now_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_MONOTONIC)
