@@ -1,15 +1,17 @@
 //! Programs in Rust for `bench/adapt.py`, which measures what adapting is worth: each prints its work a second.
 //!
 //! ```sh
-//! kernels rayon|engine THREADS|adaptive SECONDS
+//! kernels rayon|engine|widths THREADS|adaptive SECONDS
 //! ```
+//!
+//! `widths` prints instead how many threads it runs, whenever that changes: nanoseconds since 1970, and the number.
 
 use corun_adapt::{cpus, Mode, Pool, Width};
 use corun_pdes::models::Phold;
 use corun_pdes::{Idle, Mapping, Options, Run};
 use rayon::prelude::*;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -21,7 +23,16 @@ fn main() -> ExitCode {
     let length = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let (Some(threads), Some(length)) = (threads, length) else { return usage() };
     match kernel.as_str() {
-        "rayon" => println!("{}", with_rayon(threads, length)),
+        "rayon" => println!("{}", with_rayon(threads, length, |_| {})),
+        "widths" => {
+            let mut last = 0;
+            with_rayon(threads, length, |now| {
+                if std::mem::replace(&mut last, now) != now {
+                    let at = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+                    println!("{} {now}", at.as_nanos());
+                }
+            });
+        }
         "engine" => println!("{}", with_engine(threads, length)),
         _ => return usage(),
     }
@@ -29,19 +40,20 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: kernels rayon|engine THREADS|adaptive SECONDS");
+    eprintln!("usage: kernels rayon|engine|widths THREADS|adaptive SECONDS");
     ExitCode::from(2)
 }
 
-/// Steps a second of a loop of parallel steps of some 2 ms; adaptive without a number of threads.
-fn with_rayon(threads: Option<u32>, length: Duration) -> f64 {
+/// Steps a second of a loop of parallel steps of some 2 ms; adaptive without a number of threads. `tell` hears of each how wide it was.
+fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32)) -> f64 {
     let mode = if threads.is_some() { Mode::Off } else { Mode::On };
     let width = Width::new(mode, 1, threads.unwrap_or(cpus())).expect("/proc is mounted");
     let pool = Pool::new(width).expect("threads can be started");
     let part = |n: u32| (0..5_000).fold(f64::from(n), |x, _| std::hint::black_box(x) * 0.999 + 0.5);
     let (begin, mut steps) = (Instant::now(), 0.0);
     while begin.elapsed() < length {
-        std::hint::black_box(pool.install(|| (0..200u32).into_par_iter().map(part).sum::<f64>()));
+        let step = || (rayon::current_num_threads(), (0..200u32).into_par_iter().map(part).sum::<f64>());
+        tell(std::hint::black_box(pool.install(step)).0 as u32);
         steps += 1.0;
     }
     steps / begin.elapsed().as_secs_f64()

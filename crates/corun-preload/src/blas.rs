@@ -4,10 +4,10 @@
 //! SciPy give them.
 
 use crate::process::{limit, observe};
-use crate::real::near;
+use crate::real::Near;
 use crate::trampoline::trampolines;
 use corun_adapt::{Mode, Width};
-use std::ffi::{c_int, c_void, CStr};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 
 macro_rules! blas {
@@ -39,13 +39,20 @@ trampolines! {
     "scipy_spotrf_64_", "scipy_dpotrf_64_", "scipy_cpotrf_64_", "scipy_zpotrf_64_",
 }
 
-/// How the number of threads is asked for and set, in the names that there are.
-const NAMES: [(&CStr, &CStr); 4] = [
-    (c"openblas_get_num_threads", c"openblas_set_num_threads"),
-    (c"openblas_get_num_threads64_", c"openblas_set_num_threads64_"),
-    (c"scipy_openblas_get_num_threads64_", c"scipy_openblas_set_num_threads64_"),
-    (c"scipy_openblas_get_num_threads", c"scipy_openblas_set_num_threads"),
-];
+/// How the number of threads is asked for, in the names that there are.
+static GET: Near = Near::new(&[
+    c"openblas_get_num_threads",
+    c"openblas_get_num_threads64_",
+    c"scipy_openblas_get_num_threads64_",
+    c"scipy_openblas_get_num_threads",
+]);
+/// And how it is set.
+static SET: Near = Near::new(&[
+    c"openblas_set_num_threads",
+    c"openblas_set_num_threads64_",
+    c"scipy_openblas_set_num_threads64_",
+    c"scipy_openblas_set_num_threads",
+]);
 
 /// A copy of OpenBLAS in this process.
 struct Copy {
@@ -69,8 +76,7 @@ static COPIES: [Copy; 4] = [const { Copy::none() }; 4];
 /// Sets the number of threads of the library that has the function `real`.
 fn start(width: &Width, _: &mut [u64; 6], real: *const c_void) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let found = NAMES.iter().find_map(|(get, set)| Some((near(get, real)?, near(set, real)?)));
-    let Some((get, set)) = found else {
+    let (Some(get), Some(set)) = (GET.of(real), SET.of(real)) else {
         return observe(
             width,
             &SAID,

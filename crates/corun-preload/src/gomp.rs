@@ -1,14 +1,12 @@
 //! OpenMP of GCC: code that GCC compiled calls one of these functions to start a parallel region, with the number of threads as third argument,
 //! or 0 where the program leaves it open.
 
-use crate::openmp::most_threads;
-use crate::process::{limit, observe};
+use crate::openmp::lowered;
 use crate::real::near;
 use crate::trampoline::trampolines;
 use corun_adapt::Width;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::AtomicBool;
 
 trampolines! {
     start;
@@ -26,8 +24,8 @@ trampolines! {
 }
 
 thread_local! {
-    /// How many threads the last region of this thread had.
-    static LAST: Cell<u32> = const { Cell::new(1) };
+    /// Whether the last region of this thread had others, which still wait for the next one.
+    static WAS_WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// `omp_pause_soft`.
@@ -47,25 +45,17 @@ fn let_go(real: *const c_void) {
 fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     // The upper half of the register is anything.
     let asked = given[2] as u32;
-    if asked != 0 {
-        let _ = LAST.try_with(|last| last.set(asked));
-        static SAID: AtomicBool = AtomicBool::new(false);
-        if asked > 1 {
-            observe(
-                width,
-                &SAID,
-                format_args!("a region asks for {asked} threads by a clause, so it would keep them"),
-            );
+    match lowered(width, asked, real) {
+        Some(threads) => {
+            if WAS_WIDE.try_with(|was| was.replace(threads > 1)) == Ok(true) && threads == 1 {
+                let_go(real);
+            }
+            given[2] = u64::from(threads);
         }
-        return;
-    }
-    let Some(most) = most_threads(real) else { return };
-    let threads = limit(width, most);
-    let last = LAST.try_with(|last| last.replace(threads)).unwrap_or(1);
-    if threads == 1 && last > 1 {
-        let_go(real);
-    }
-    if threads < most {
-        given[2] = u64::from(threads);
+        // A region that asks for one thread leaves the others where they are.
+        None if asked == 1 => {}
+        None => {
+            let _ = WAS_WIDE.try_with(|was| was.set(true));
+        }
     }
 }

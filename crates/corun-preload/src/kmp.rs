@@ -3,14 +3,12 @@
 //!
 //! The tools interface of OpenMP 5 cannot do this: a tool sees a region begin, and what it then sets stays set for the program.
 
-use crate::openmp::most_threads;
-use crate::process::{limit, observe};
-use crate::real::near;
+use crate::openmp::lowered;
+use crate::real::Near;
 use crate::trampoline::trampolines;
 use corun_adapt::Width;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::AtomicBool;
 
 trampolines! {
     clause;
@@ -28,24 +26,23 @@ thread_local! {
 }
 
 /// The program gives a number for its next region.
-fn clause(_: &Width, _: &mut [u64; 6], _: *const c_void) {
+fn clause(width: &Width, given: &mut [u64; 6], real: *const c_void) {
+    // The upper half of the register is anything.
+    if let Some(threads) = lowered(width, given[2] as u32, real) {
+        given[2] = u64::from(threads);
+    }
     let _ = CLAUSE.try_with(|clause| clause.set(true));
 }
 
 /// Lowers the number of threads of a region that is about to start; `real` is the function that starts it.
 fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     if CLAUSE.try_with(|clause| clause.replace(false)) != Ok(false) {
-        static SAID: AtomicBool = AtomicBool::new(false);
-        return observe(
-            width,
-            &SAID,
-            format_args!("a region asks for its threads by a clause, so it would keep them"),
-        );
+        return;
     }
-    let Some(most) = most_threads(real) else { return };
-    let threads = limit(width, most);
-    let functions = (near(c"__kmpc_global_thread_num", real), near(c"__kmpc_push_num_threads", real));
-    let (true, (Some(this), Some(push))) = (threads < most, functions) else { return };
+    let Some(threads) = lowered(width, 0, real) else { return };
+    static THIS: Near = Near::new(&[c"__kmpc_global_thread_num"]);
+    static PUSH: Near = Near::new(&[c"__kmpc_push_num_threads"]);
+    let (Some(this), Some(push)) = (THIS.of(real), PUSH.of(real)) else { return };
     // SAFETY: the function of that name has this type.
     let this: extern "C" fn(u64) -> c_int = unsafe { std::mem::transmute(this) };
     // SAFETY: the function of that name has this type.

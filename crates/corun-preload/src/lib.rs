@@ -8,7 +8,8 @@
 //! | the number of CPUs | `count.rs`: a smaller number, only with `CORUN_ADAPT_COUNT=1` |
 //!
 //! A hook only ever lowers what the program would have done, and only where it starts to run in parallel. Where nothing is taken from the
-//! process nothing changes. What a program asks for in so many words, as the clause `num_threads` does, stays.
+//! process nothing changes. What a program asks for in so many words, as the clause `num_threads` does, stays, unless
+//! `CORUN_ADAPT_CLAUSES=1` says that its number is only that of CPUs.
 //! `omp_get_max_threads` stays too: programs size their arrays by it.
 //!
 //! `CORUN_ADAPT=observe` changes nothing and says what would change; a hook that cannot help says so, once. All hooks but that of

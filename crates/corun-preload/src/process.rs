@@ -28,12 +28,16 @@ pub fn hook<T>(run: impl FnOnce(&Width) -> T) -> Option<T> {
     done
 }
 
+/// Whether something is taken from the process.
+pub fn is_narrow(width: &Width) -> bool {
+    width.threads() < width.most()
+}
+
 /// How many of `most` threads to run.
 pub fn limit(width: &Width, most: u32) -> u32 {
-    match width.threads() {
-        // Nothing is taken from the process.
-        threads if threads >= width.most() => most,
-        threads => most.min(threads),
+    match is_narrow(width) {
+        true => most.min(width.threads()),
+        false => most,
     }
 }
 

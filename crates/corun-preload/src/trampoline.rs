@@ -4,7 +4,7 @@
 //! may be, calls the hook, restores them and jumps. So the real function returns to the caller by itself.
 
 use crate::process::hook;
-use crate::real::Found;
+use crate::real::{find, Cache};
 use corun_adapt::{say, Width};
 use std::ffi::{c_void, CStr};
 
@@ -15,18 +15,18 @@ pub type Before = fn(&Width, &mut [u64; 6], *const c_void);
 pub struct Hooked {
     name: &'static CStr,
     before: Before,
-    found: Found,
+    found: Cache,
 }
 
 impl Hooked {
     pub const fn new(name: &'static CStr, before: Before) -> Hooked {
-        Hooked { name, before, found: Found::none() }
+        Hooked { name, before, found: Cache::new() }
     }
 }
 
 /// Called by every trampoline. Returns where to go on.
 pub unsafe extern "C" fn enter(hooked: &Hooked, given: &mut [u64; 6], caller: *const c_void) -> *mut c_void {
-    let Some(real) = hooked.found.of(hooked.name, caller) else {
+    let Some(real) = hooked.found.get(caller, || find(hooked.name, caller)) else {
         // What the dynamic linker does too.
         say(format_args!("{} is called, and no library has it", hooked.name.to_string_lossy()));
         // SAFETY: it ends the process.

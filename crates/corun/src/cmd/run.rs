@@ -40,6 +40,9 @@ pub struct Args {
     /// Also let the program see as few CPUs as it can get, where it asks how many there are
     #[arg(long)]
     count: bool,
+    /// Also lower the number of threads that a region asks for by the clause `num_threads`
+    #[arg(long)]
+    clauses: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD", required = true)]
     command: Vec<OsString>,
@@ -64,6 +67,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     command.env(corun_adapt::VARIABLE, mode(args.observe)?);
     if args.count {
         command.env("CORUN_ADAPT_COUNT", "1");
+    }
+    if args.clauses {
+        command.env("CORUN_ADAPT_CLAUSES", "1");
     }
     let error = command.exec();
     let name = name.to_string_lossy();

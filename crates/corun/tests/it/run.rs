@@ -24,16 +24,17 @@ fn stand_in() -> tempfile::NamedTempFile {
 fn the_program_runs_with_the_hooks_and_its_status_is_the_status() {
     let library = stand_in();
     let path = library.path().canonicalize().unwrap();
-    for (flags, mode, count) in [
-        (&["--adapt"][..], "on", ""),
-        (&["--adapt", "--observe"], "observe", ""),
-        (&["--adapt", "--count"], "on", "1"),
+    for (flags, set) in [
+        (&["--adapt"][..], "on,,"),
+        (&["--adapt", "--observe"], "observe,,"),
+        (&["--adapt", "--count"], "on,1,"),
+        (&["--adapt", "--clauses"], "on,,1"),
     ] {
-        let script = "echo \"$LD_PRELOAD $CORUN_ADAPT $CORUN_ADAPT_COUNT $1\"; exit 7";
+        let script = "echo \"$LD_PRELOAD $CORUN_ADAPT,$CORUN_ADAPT_COUNT,$CORUN_ADAPT_CLAUSES $1\"; exit 7";
         let output = run(&path, &[flags, &["--", "sh", "-c", script, "sh", "--its-own"]].concat());
         assert_eq!(output.status.code(), Some(7));
         let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(printed.trim(), format!("{} {mode} {count} --its-own", path.display()));
+        assert_eq!(printed.trim(), format!("{} {set} --its-own", path.display()));
     }
 }
 
