@@ -3,6 +3,7 @@
 
     bench/adapt.py cells   --out FILE   programs with fixed numbers of threads and adaptive, alone and next to others
     bench/adapt.py engine  --out FILE   the engine with fixed mapping and with LADM, next to busy loops
+    bench/adapt.py reaction --out FILE  how soon a program's width is another when a busy neighbour comes or goes
     bench/adapt.py ross    --out FILE   one thread next to one of ROSS, whose PHOLD `ROSS_PHOLD` names; by CPU time, so anybody may run, too
     bench/adapt.py joint   --out FILE   the engine next to another parallel program, with and without `corun control`
     bench/adapt.py record FILE... --out DIR   a record for scripts/keep-record
@@ -15,9 +16,9 @@ of the Python that `ADAPT_PYTHON` names. The record takes older records, too, su
 """
 import argparse, json, sys, tempfile
 import records
-from adapting import cells, engines, joint, record
+from adapting import cells, engines, joint, reaction, record
 
-PIECES = {"cells": cells.cells, "engine": engines.engine, "ross": engines.ross, "joint": joint.joint}
+PIECES = {"cells": cells.cells, "engine": engines.engine, "reaction": reaction.reaction, "ross": engines.ross, "joint": joint.joint}
 
 
 def main():

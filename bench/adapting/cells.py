@@ -66,9 +66,9 @@ def programs(folder, only):
     for name, kernel in (("rayon", "rayon"), ("corun-pdes (LADM)", "engine")):
         if only in name:
             yield Program(name, [kernels, kernel, "{threads}", "{seconds}"])
-    count = {"CORUN_ADAPT_COUNT": "1"}
-    for name, program, package, hooks in (("scikit-learn", "scikit-learn", "scikit-learn", {}), ("LightGBM", "lightgbm", "lightgbm", {}),
-                                          ("ggml (libgomp)", "ggml-openmp", "llama-cpp-py-sync", {}),
+    clauses, count = {"CORUN_ADAPT_CLAUSES": "1"}, {"CORUN_ADAPT_COUNT": "1"}
+    for name, program, package, hooks in (("scikit-learn", "scikit-learn", "scikit-learn", clauses), ("LightGBM", "lightgbm", "lightgbm", clauses),
+                                          ("ggml (libgomp)", "ggml-openmp", "llama-cpp-py-sync", clauses),
                                           ("ggml (its own threads)", "ggml", "ctransformers", count)):
         found = only in name and in_python(name, program, package, **hooks)
         if found:

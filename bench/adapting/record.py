@@ -88,6 +88,20 @@ def of_engine(rows):
     return found
 
 
+def of_reaction(rows):
+    lines, found = [], {}
+    for change in ("comes", "goes"):
+        all_of = [row["seconds"] for row in rows["reaction"] if row["change"] == change]
+        known = sorted(seconds for seconds in all_of if seconds is not None)
+        if known:
+            times = [statistics.median(known), known[-1]]
+            lines.append([f"a neighbour {change}", len(all_of), len(all_of) - len(known), *(f"{1e3 * t:.0f} ms" for t in times)])
+            found |= {f"reaction.{change}": f"{1e3 * times[0]:.0f} ms", f"reaction.{change}.most": f"{1e3 * times[1]:.0f} ms"}
+    if lines:
+        found["reaction.table"] = table(["what changes", "times", "never noticed", "median", "longest"], lines)
+    return found
+
+
 def of_ross(rows):
     by, times = medians(rows["ross"], lambda r: r["engine"])
     theirs, one, sequential = (by.get(name) for name in ("ROSS, sequential", "`run`, one worker", "`run_sequentially`"))
@@ -123,7 +137,7 @@ def of_joint(rows):
     return found
 
 
-PARTS = (of_cells, of_engine, of_ross, of_joint)
+PARTS = (of_cells, of_engine, of_reaction, of_ross, of_joint)
 
 
 def write(rows, folder):

@@ -4,7 +4,7 @@ from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import records
-from adapting import record
+from adapting import reaction, record
 from adapting.engines import MAPPINGS, MOST_LOOPS
 from adapting.joint import PARTNERS, POLICIES, PROGRAMS
 
@@ -79,6 +79,7 @@ class Facts(unittest.TestCase):
 
     def test_a_record_read_again_adds_up(self):
         lines = [*engine(lambda name, k: 1 + k), *joint(lambda *_: (1, 1)), *cell("a", "alone", (1, 2, 2)),
+                 {"kind": "reaction", "change": "comes", "seconds": 0.1}, {"kind": "reaction", "change": "comes", "seconds": None},
                  *({"kind": "ross", "engine": name, "rate": 2e6} for name in ("ROSS, sequential", "`run`, one worker", "`run_sequentially`"))]
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(records, "first_line", return_value="corun 0"):
             record.write(read(lines), folder)
@@ -88,9 +89,20 @@ class Facts(unittest.TestCase):
                 found = json.load(file)["facts"]
             with open(f"{folder}/README.md") as file:
                 text = file.read()
-        for kind in ("cells", "engine", "ross", "joint"):
+        for kind in ("cells", "engine", "reaction", "ross", "joint"):
             self.assertIn(f"{kind}.table", found)
             self.assertIn(f"bench/adapt.py {kind}\n", text)
+
+
+class Reactions(unittest.TestCase):
+    def test_each_turn_counts_from_its_change_to_the_first_width_that_fits(self):
+        turns = [(10, True), (20, False), (30, True), (40, False)]
+        with mock.patch.object(reaction, "CPUS", 2):
+            # Noticed after 0.1 s; then one more is tried, and so the next turn says nothing; not noticed at all.
+            changes = [(0, 2), (10.1, 1), (19.9, 2)]
+            self.assertEqual([(comes, round(s, 3) if s else s) for comes, s in reaction.reactions(changes, turns)],
+                             [(True, 0.1), (True, None)])
+            self.assertEqual(reaction.told(["1500000000 2"]), [(1.5, 2)])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | `bench` | the tests of the benchmarks in `bench` |
 //! | `contract` | the field names of every JSON that is documented |
 //! | `generate` | the man page and completions |
 //! | `packages` | what `make package` makes, installed and removed |
@@ -20,6 +21,7 @@ mod hog;
 #[path = "../printed/mod.rs"]
 mod printed;
 
+mod bench;
 mod contract;
 mod generate;
 mod packages;
