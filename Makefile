@@ -58,6 +58,12 @@ test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's i
 	@scripts/need-rust
 	@scripts/test-guest
 
+.PHONY: test-races
+test-races: ## what threads may do to each other: every order of a few steps (loom), whole runs under ThreadSanitizer
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	@scripts/test-races
+
 .PHONY: fuzz
 fuzz: ## mutated files for every parser, by seed (INPUTS=100000000, SEED=2)
 	@scripts/need $(build_packages)
