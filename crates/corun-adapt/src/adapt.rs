@@ -153,6 +153,24 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
+    fn a_forked_child_is_told_to_ask_anew_and_its_parent_goes_on() {
+        let adapt = Adapt::new().unwrap();
+        std::thread::sleep(OLD);
+        // SAFETY: the child does what may be done between a fork and its end: it reads files and allocates nothing.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_told = adapt.refresh() && adapt.answer() == Answer::unknown(Reason::Forked);
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(i32::from(!is_told)) };
+        }
+        let mut status = 1;
+        // SAFETY: the child is this process's own.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child was told something else");
+        assert!(adapt.refresh() && adapt.answer().reason != Reason::Forked);
+    }
+
+    #[test]
     fn reading_is_as_rare_as_it_is_expensive() {
         for (took, old_at_ns) in
             [(None, 57), (Some(0), 57), (Some(MS / 2), 57), (Some(MS), 107), (Some(5 * MS), 507)]

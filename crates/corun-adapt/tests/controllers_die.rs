@@ -2,13 +2,16 @@
 //!
 //! A controller is this test binary once more: with `ADVISES` set to a process number it advises that process until it is killed.
 
+mod moments;
+
 use corun_adapt::{Crew, Mode, Page, Peer, Width};
+use moments::moments;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
-const CONTROLLERS: usize = 12;
+const CONTROLLERS: usize = 20;
 /// Pieces of work that come with each controller.
 const PIECES: usize = 500;
 
@@ -93,10 +96,8 @@ fn whenever_controllers_are_killed_each_piece_of_work_is_done_once() {
                 scope.spawn(move || work(worker, crew, width, page, pieces))
             })
             .collect();
-        for number in 1..=CONTROLLERS {
+        for (number, for_long) in (1..).zip(moments(CONTROLLERS)) {
             pieces.came.fetch_add(PIECES, SeqCst);
-            // From before it executes to long after it began to advise.
-            let for_long = Duration::from_micros(300 * (number * number) as u64);
             be_advised(page, for_long, number == CONTROLLERS);
         }
         pieces.no_more_comes.store(true, SeqCst);

@@ -2,7 +2,10 @@
 //!
 //! The other process is this test binary once more: with `PAGE_OF` set it publishes a page and works until it is killed.
 
+mod moments;
+
 use corun_adapt::{Page, PageError, Peer};
+use moments::moments;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -70,16 +73,15 @@ fn a_program_that_is_killed_at_any_moment_leaves_no_page() {
         let names = folders.flatten().flatten().map(|entry| entry.file_name());
         names.filter(|name| name.to_string_lossy().contains("corun-page")).count()
     };
-    for moment in 0..20u64 {
+    for moment in moments(40) {
         let child = start();
-        // From before it executes to long after it published.
-        std::thread::sleep(Duration::from_micros(moment * moment * 100));
+        std::thread::sleep(moment);
         let peer = Peer::find(child.id());
         kill(child);
         if let Ok(Some(peer)) = peer {
-            assert_eq!(peer.read(), None, "moment {moment}");
+            assert_eq!(peer.read(), None, "killed after {moment:?}");
         }
-        assert_eq!(names(), 0, "moment {moment}");
+        assert_eq!(names(), 0, "killed after {moment:?}");
     }
 }
 
