@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   corun run --adapt -- ./simulation
   corun run --adapt --observe -- ./simulation
+  corun run --adapt --clauses -- python3 train.py
 
 Exit status: that of CMD; 2 where it cannot be run.";
 
