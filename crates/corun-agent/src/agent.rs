@@ -72,9 +72,8 @@ impl AgentError {
     /// Whether the caller asked for something that cannot be.
     pub fn is_usage(&self) -> bool {
         match self {
-            AgentError::Listen { .. }
-            | AgentError::Otlp(_)
-            | AgentError::Ring(RingError::InUse(_) | RingError::TooSmall(_)) => true,
+            AgentError::Listen { .. } | AgentError::Otlp(_) => true,
+            AgentError::Ring(e) => e.is_usage(),
             AgentError::Session(e) => e.is_usage(),
             _ => false,
         }

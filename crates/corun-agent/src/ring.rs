@@ -20,7 +20,7 @@ pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;
 pub use writer::{Writer, LEAST_BYTES};
 
-use corun_linux::root::in_words;
+use corun_report::places::{unlisted, unmade, unread, unwritten};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -57,23 +57,66 @@ pub enum RingError {
         most: u64,
     },
     /// What the operating system says.
-    #[error("cannot {doing} {}: {}", .path.display(), in_words(source))]
+    #[error("cannot {doing} {}: {why}", .path.display())]
     Io {
         /// What was to be done.
         doing: &'static str,
         /// Where.
         path: PathBuf,
-        /// What it said.
-        source: io::Error,
+        /// Why not, and what to do instead.
+        why: String,
+        /// What kind of failure it is.
+        kind: io::ErrorKind,
     },
 }
 
 impl RingError {
-    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RingError {
+    /// Whether another folder, or another size, would do.
+    pub fn is_usage(&self) -> bool {
+        use io::ErrorKind::{
+            AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+            ReadOnlyFilesystem,
+        };
+        match self {
+            RingError::InUse(_) | RingError::TooSmall(_) | RingError::NoRing(_) => true,
+            RingError::Io { kind, .. } => matches!(
+                kind,
+                AlreadyExists
+                    | InvalidFilename
+                    | IsADirectory
+                    | NotADirectory
+                    | NotFound
+                    | PermissionDenied
+                    | ReadOnlyFilesystem
+            ),
+            RingError::OtherFormat { .. } | RingError::Removed(_) | RingError::WindowTooLarge { .. } => false,
+        }
+    }
+
+    fn listing(folder: &Path) -> impl FnOnce(io::Error) -> RingError {
+        RingError::io("read the folder", folder, unlisted)
+    }
+
+    fn making_folder(folder: &Path) -> impl FnOnce(io::Error) -> RingError {
+        RingError::io("make the folder", folder, unmade)
+    }
+
+    fn reading(path: &Path) -> impl FnOnce(io::Error) -> RingError {
+        RingError::io("read", path, unread)
+    }
+
+    fn writing(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RingError {
+        RingError::io(doing, path, unwritten)
+    }
+
+    fn io(doing: &'static str, path: &Path, why: Why) -> impl FnOnce(io::Error) -> RingError {
         let path = path.to_owned();
-        move |source| RingError::Io { doing, path, source }
+        move |e| RingError::Io { doing, why: why(&path, &e), kind: e.kind(), path }
     }
 }
+
+/// Says why something could not be done with a place.
+type Why = fn(&Path, &io::Error) -> String;
 
 /// Name of the segment of this number.
 fn segment_name(number: u64) -> String {
@@ -83,8 +126,8 @@ fn segment_name(number: u64) -> String {
 /// The segments of a folder by number, oldest first; whatever else is there is not ours.
 fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RingError> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(RingError::io("read the folder", folder))? {
-        let entry = entry.map_err(RingError::io("read the folder", folder))?;
+    for entry in std::fs::read_dir(folder).map_err(RingError::listing(folder))? {
+        let entry = entry.map_err(RingError::listing(folder))?;
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("segment-")?.parse().ok());
         found.extend(number.filter(|n| segment_name(*n).as_str() == name).map(|n| (n, entry.path())));

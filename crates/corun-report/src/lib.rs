@@ -22,6 +22,7 @@ pub mod names;
 pub mod noise;
 pub mod output;
 pub mod perfetto;
+pub mod places;
 pub mod policies;
 pub mod predict;
 pub mod profile;

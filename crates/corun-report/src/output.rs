@@ -4,6 +4,7 @@
 //! full disk leaves the old one. The new one belongs to whom the old one belonged to, and has its permissions: `sudo` does
 //! not take a user's file away. Pipes, terminals and devices cannot be renamed into and are written straight.
 
+use crate::places::unwritten;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -41,7 +42,7 @@ pub fn is_stdout(path: &Path) -> bool {
 /// is left behind then.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     let done = if is_stdout(path) { to_stdout(bytes) } else { to_path(path, |out| out.write_all(bytes)) };
-    done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+    done.map_err(|e| OutputError { path: path.to_owned(), why: unwritten(path, &e) })
 }
 
 /// The same of what is too long to keep: `fill` writes it, and where it fails nothing is written. Not to standard output.
@@ -56,7 +57,7 @@ pub fn write_file_by(
         let mut out = io::BufWriter::new(file);
         fill(&mut out).and_then(|()| out.flush())
     };
-    to_path(path, fill).map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+    to_path(path, fill).map_err(|e| OutputError { path: path.to_owned(), why: unwritten(path, &e) })
 }
 
 /// Writes to standard output. Whoever has read enough and is gone, such as `head`, is no failure.
@@ -80,7 +81,7 @@ pub fn can_be_written(path: &Path) -> Result<(), OutputError> {
         (place, _) => replaceable(&place).map(drop),
     };
     let tried = if is_stdout(path) { Ok(()) } else { tried() };
-    tried.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+    tried.map_err(|e| OutputError { path: path.to_owned(), why: unwritten(path, &e) })
 }
 
 fn to_stdout(bytes: &[u8]) -> io::Result<()> {
@@ -151,32 +152,6 @@ fn replace(
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
-}
-
-fn explain(path: &Path, e: &io::Error) -> String {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match e.kind() {
-        // As in /proc.
-        io::ErrorKind::NotFound if folder.is_dir() => {
-            format!("no file can be made in {}; choose another place", folder.display())
-        }
-        io::ErrorKind::NotFound => format!("the folder {} does not exist; make it first", folder.display()),
-        io::ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
-        io::ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
-        io::ErrorKind::PermissionDenied => {
-            format!("no permission to create files in {}; choose another place", folder.display())
-        }
-        io::ErrorKind::InvalidFilename => "its name is too long; choose a shorter one".to_owned(),
-        io::ErrorKind::StorageFull => "the disk is full; free some space or choose another place".to_owned(),
-        io::ErrorKind::QuotaExceeded => {
-            "this user's disk quota is used up; free some space or choose another place".to_owned()
-        }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            format!("the file system of {} can only be read; choose another place", folder.display())
-        }
-        io::ErrorKind::FileTooLarge => "it would be larger than `ulimit -f` allows; raise that".to_owned(),
-        _ => e.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::pace::pace;
 use crate::programs::ProgramSetup;
 use crate::study_file::BadStudy;
 use corun_linux::Root;
+use corun_report::places::unmade;
 use corun_session::Stop;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -183,7 +184,10 @@ impl Place {
     /// # Errors
     /// The folder cannot be made.
     pub fn setup(&self) -> Result<ProgramSetup, StudyError> {
-        let failed = |e| StudyError::Failed(format!("making {}: {e}", self.inputs.display()));
+        let failed = |e| {
+            let (inputs, why) = (self.inputs.display(), unmade(&self.inputs, &e));
+            StudyError::Usage(format!("--inputs: cannot make the folder {inputs}: {why}"))
+        };
         ProgramSetup::new(&self.inputs, &self.corun, pace()).map_err(failed)
     }
 

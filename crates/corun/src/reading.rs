@@ -1,7 +1,6 @@
-//! Files that people wrote, or corun for itself, read whole; and why one cannot be read, with what to name instead.
+//! Files that people wrote, or corun for itself, read whole.
 
-use corun_linux::root::in_words;
-use std::io::{Error, ErrorKind, Read, Result};
+use std::io::{Error, Read, Result};
 use std::path::Path;
 
 /// Nobody writes more than this by hand, in MiB.
@@ -66,20 +65,10 @@ fn fits(text: String, mib: u64, remedy: &str) -> Result<String> {
     }
 }
 
-/// Why a file cannot be read, and the remedy.
-pub fn why(error: &Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound => "No such file or directory; name a file that is there".to_owned(),
-        ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
-        ErrorKind::InvalidData => "it is not text in UTF-8; name a text file".to_owned(),
-        ErrorKind::PermissionDenied => "no permission to read it; name a file that you may read".to_owned(),
-        _ => in_words(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_report::places::unread;
 
     #[test]
     fn what_is_no_file_of_text_is_refused_in_words_with_a_remedy() {
@@ -88,7 +77,7 @@ mod tests {
         std::fs::write(file("text"), "a = 1\n").unwrap();
         assert_eq!(text_of(&file("text")).unwrap(), "a = 1\n");
         std::fs::write(file("bytes"), [0xff, 0xfe]).unwrap();
-        let said = |path: &Path| why(&text_of(path).unwrap_err());
+        let said = |path: &Path| unread(path, &text_of(path).unwrap_err());
         assert!(said(&file("none")).starts_with("No such file or directory; name"));
         assert!(said(&file("bytes")).starts_with("it is not text in UTF-8; name"));
         assert!(said(folder.path()).starts_with("it is a folder; name"));
@@ -96,9 +85,10 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_not_read_to_its_end() {
-        let said = why(&text_of(Path::new("/dev/zero")).unwrap_err());
+        let endless = Path::new("/dev/zero");
+        let said = unread(endless, &text_of(endless).unwrap_err());
         assert_eq!(said, "it is longer than 16 MiB; name a file that people wrote");
-        let said = why(&result_of(Path::new("/dev/zero")).unwrap_err());
+        let said = unread(endless, &result_of(endless).unwrap_err());
         assert_eq!(said, "it is longer than 256 MiB; name the result.json of a record");
     }
 }

@@ -2,8 +2,10 @@
 
 use anyhow::Context;
 use corun_report::output::can_be_written;
+use corun_report::places::{can_be_read, unmade, unread};
 use corun_session::Stop;
 use std::collections::BTreeSet;
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,13 +58,35 @@ pub fn take_place<'a>(taken: &mut BTreeSet<&'a Path>, path: &'a Path) -> Result<
     Err(Usage(format!("two files would go to `{}`; give each a place of its own", path.display())))
 }
 
-/// The same for a folder of records, which is made.
+/// Makes a folder, unless it is there.
+///
+/// # Errors
+/// One sentence.
+pub fn make_folder(folder: &Path) -> Result<(), Usage> {
+    let made = std::fs::create_dir_all(folder);
+    made.map_err(|e| Usage(format!("cannot make the folder {}: {}", folder.display(), unmade(folder, &e))))
+}
+
+/// The same for a folder that will have files, which it must take.
 ///
 /// # Errors
 /// One sentence.
 pub fn check_folder(folder: &Path) -> Result<(), Usage> {
-    std::fs::create_dir_all(folder).map_err(|e| {
-        Usage(format!("cannot make the folder {}: {e}; choose another place", folder.display()))
-    })?;
-    check_files([&folder.join("result.json")])
+    make_folder(folder)?;
+    can_be_written(&folder.join("result.json"))
+        .map_err(|e| Usage(format!("cannot write into {}: {}", folder.display(), e.why)))
+}
+
+/// Whether these files can be read; what `may_be` is not refused.
+///
+/// # Errors
+/// One sentence on the first that cannot.
+pub fn check_read<'a, P: AsRef<Path> + ?Sized + 'a>(
+    paths: impl IntoIterator<Item = &'a P>,
+    may_be: impl Fn(&Error) -> bool,
+) -> Result<(), Usage> {
+    paths.into_iter().map(|path| -> &Path { path.as_ref() }).try_for_each(|path| match can_be_read(path) {
+        Err(e) if !may_be(&e) => Err(Usage(format!("cannot read {}: {}", path.display(), unread(path, &e)))),
+        _ => Ok(()),
+    })
 }

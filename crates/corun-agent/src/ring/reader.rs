@@ -4,7 +4,7 @@ use super::entry::{decode, time_of, Entry, KeptWindow};
 use super::segment::{scan, Fault, Scan};
 use super::wire::Run;
 use super::{segment_name, segments, RingError};
-use corun_linux::root::in_words;
+use corun_report::places::unread;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ impl Segment {
                 segment.times = frames.into_iter().filter_map(|place| time_of(&bytes[place])).collect();
                 segment.damage = fault.map(|(fault, at)| segment.damaged(at, What::Bytes(fault)));
             }
-            Err(e) => segment.damage = Some(segment.damaged(0, What::File(in_words(&e)))),
+            Err(e) => segment.damage = Some(segment.damaged(0, What::File(unread(&segment.path, &e)))),
         }
         segment
     }
@@ -168,7 +168,7 @@ impl Windows<'_> {
         let bytes = match std::fs::read(&segment.path) {
             Ok(bytes) => bytes,
             Err(e) => {
-                self.loaded.push_back(Err(segment.damaged(0, What::File(in_words(&e)))));
+                self.loaded.push_back(Err(segment.damaged(0, What::File(unread(&segment.path, &e)))));
                 return true;
             }
         };

@@ -47,7 +47,7 @@ impl Writer {
         if bytes < LEAST_BYTES {
             return Err(RingError::TooSmall(bytes));
         }
-        fs::create_dir_all(folder).map_err(RingError::io("make the folder", folder))?;
+        fs::create_dir_all(folder).map_err(RingError::making_folder(folder))?;
         let lock = lock(folder)?;
         let segment_bytes = (bytes / SEGMENTS).min(MOST_OF_SEGMENT) / FRAME as u64 * FRAME as u64;
         let mut writer = Writer {
@@ -60,7 +60,7 @@ impl Writer {
             current: None,
         };
         for (number, path) in segments(folder)? {
-            let length = fs::metadata(&path).map_err(RingError::io("read", &path))?.len();
+            let length = fs::metadata(&path).map_err(RingError::reading(&path))?.len();
             writer.older.push_back((number, length));
         }
         writer.go_on()?;
@@ -98,7 +98,7 @@ impl Writer {
         }
         let current = self.current.as_mut().expect("a segment has begun");
         let path = self.folder.join(segment_name(current.number));
-        current.append(payload).map_err(RingError::io("write to", &path))
+        current.append(payload).map_err(RingError::writing("write to", &path))
     }
 
     /// A file that was removed or moved away still takes what is written to it, and nobody can read that.
@@ -123,7 +123,7 @@ impl Writer {
     fn go_on(&mut self) -> Result<(), RingError> {
         let Some(&(number, length)) = self.older.back() else { return Ok(()) };
         let path = self.folder.join(segment_name(number));
-        let bytes = fs::read(&path).map_err(RingError::io("read", &path))?;
+        let bytes = fs::read(&path).map_err(RingError::reading(&path))?;
         let seen = scan(&bytes);
         let is_good = matches!(seen.fault, None | Some((Fault::Unfinished, _)));
         if !is_good || seen.number != Some(number) || seen.length != length {
@@ -136,7 +136,7 @@ impl Writer {
             }
             file.sync_data().map(|()| file)
         };
-        let file = io().map_err(RingError::io("write to", &path))?;
+        let file = io().map_err(RingError::writing("write to", &path))?;
         self.older.pop_back();
         self.current = Some(Current { file, number, length, end: seen.end });
         Ok(())
@@ -160,14 +160,14 @@ impl Writer {
         };
         let file = match made {
             Err(e) if is_full(&e) => self.oldest_renamed(&path, e)?,
-            made => made.map_err(RingError::io("make the segment", &path))?,
+            made => made.map_err(RingError::writing("make the segment", &path))?,
         };
         let mut current = Current { file, number, length: self.segment_bytes, end: HEADER as u64 };
         let written = current
             .file
             .write_all_at(&header(number, self.segment_bytes as u32), 0)
             .and_then(|()| current.append(&self.first));
-        written.map_err(RingError::io("write to", &path))?;
+        written.map_err(RingError::writing("write to", &path))?;
         self.older.extend(newest);
         self.current = Some(current);
         Ok(())
@@ -188,7 +188,7 @@ impl Writer {
     /// The oldest segment's file under a new name, full of zeros. Its room stays reserved throughout.
     fn oldest_renamed(&mut self, path: &Path, why: io::Error) -> Result<File, RingError> {
         let Some((oldest, length)) = self.older.pop_front() else {
-            return Err(RingError::io("make the segment", path)(why));
+            return Err(RingError::writing("make the segment", path)(why));
         };
         let old = self.folder.join(segment_name(oldest));
         let io = || {
@@ -201,13 +201,13 @@ impl Writer {
             self.sync_folder()?;
             Ok(file)
         };
-        io().map_err(RingError::io("write over", &old))
+        io().map_err(RingError::writing("write over", &old))
     }
 
     fn remove_oldest(&mut self) -> Result<bool, RingError> {
         let Some((oldest, _)) = self.older.pop_front() else { return Ok(false) };
         let path = self.folder.join(segment_name(oldest));
-        fs::remove_file(&path).map_err(RingError::io("remove", &path))?;
+        fs::remove_file(&path).map_err(RingError::writing("remove", &path))?;
         Ok(true)
     }
 
@@ -247,10 +247,10 @@ fn lock(folder: &Path) -> Result<File, RingError> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .map_err(RingError::io("make", &path))?;
+        .map_err(RingError::writing("make", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RingError::InUse(folder.to_owned())),
-        Err(fs::TryLockError::Error(e)) => Err(RingError::io("lock", &path)(explained(e))),
+        Err(fs::TryLockError::Error(e)) => Err(RingError::writing("lock", &path)(explained(e))),
     }
 }

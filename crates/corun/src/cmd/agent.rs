@@ -3,10 +3,11 @@
 use crate::cmd::doctor;
 use crate::lines;
 use crate::reading;
-use crate::usage::Usage;
+use crate::usage::{make_folder, Usage};
 use corun_agent::agent::{self, Caller};
 use corun_agent::config::{Config, Flags, Otlp, Ring};
 use corun_report::output::print;
+use corun_report::places::unread;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -78,7 +79,7 @@ impl Args {
 
 fn read(path: &Path, flags: Flags) -> Result<Config, String> {
     let text = reading::text_of(path);
-    let text = text.map_err(|e| format!("cannot read {}: {}", path.display(), reading::why(&e)))?;
+    let text = text.map_err(|e| format!("cannot read {}: {}", path.display(), unread(path, &e)))?;
     Config::parse(&text, flags).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
 }
 
@@ -89,6 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         print(&config.text().map_err(|why| Usage(format!("--print-config: {why}")))?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    config.ring.iter().try_for_each(|ring| make_folder(&ring.folder))?;
     let caller = Caller {
         reload: &|| args.effective(),
         say: &|what| lines::say(&format!("corun: {}", corun_report::one_line(what))),

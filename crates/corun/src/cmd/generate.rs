@@ -7,7 +7,8 @@
 //! know. A man page needs to be told that the lines of the former are not to be filled, and has a section of its own for the
 //! line that begins with `Exit status:`.
 
-use crate::usage::Usage;
+use crate::usage::check_folder;
+use anyhow::Context;
 use clap::builder::Resettable;
 use clap::{ArgGroup, Command, Id};
 use clap_complete::Shell;
@@ -40,18 +41,16 @@ enum What {
 /// Runs the verb on the definition of the whole command line.
 pub fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
     let folder = &args.folder;
-    std::fs::create_dir_all(folder)
-        .and_then(|()| match args.what {
-            What::Man => {
-                command.build();
-                let program = format!("corun {}", command.get_version().unwrap_or_default());
-                man_pages(&command, &program, folder)
-            }
-            What::Completions => completions(&command, folder),
-        })
-        .map_err(|error| {
-            Usage(format!("cannot write into {}: {error}; choose another place", folder.display()))
-        })?;
+    check_folder(folder)?;
+    let written = match args.what {
+        What::Man => {
+            command.build();
+            let program = format!("corun {}", command.get_version().unwrap_or_default());
+            man_pages(&command, &program, folder)
+        }
+        What::Completions => completions(&command, folder),
+    };
+    written.with_context(|| format!("writing into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@ mod flags;
 mod victim;
 
 use crate::lines;
-use crate::reading::{text_of, why};
+use crate::reading::text_of;
 use crate::usage::{check_files, Usage};
 use clap::Subcommand;
 use corun_linux::limits;
@@ -13,6 +13,7 @@ use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
 use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
 use corun_report::json;
 use corun_report::output::{is_stdout, print, write_file};
+use corun_report::places::unread;
 use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts, TargetFlags};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -187,7 +188,7 @@ fn read(file: &Path) -> Result<Program, Usage> {
                 format!("; a kind of load is one of {}", names.join(", "))
             }
         };
-        Usage(format!("cannot read {name}: {}{hint}", why(&error)))
+        Usage(format!("cannot read {name}: {}{hint}", unread(file, &error)))
     })?;
     let workload = Workload::parse(&name.to_string(), &text).map_err(|bad| Usage(bad.to_string()))?;
     Ok(workload.program)

@@ -2,12 +2,13 @@
 
 mod recording;
 
-use crate::reading::{text_of, why};
+use crate::reading::text_of;
 use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
 use corun_report::output::{is_stdout, print, write_file};
+use corun_report::places::unread;
 use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport};
 use corun_report::{html, perfetto, terminal, Subject};
@@ -108,7 +109,7 @@ impl Files for Folder {
             std::io::ErrorKind::NotFound => {
                 format!("there is no file {}; paths are relative to {}", full.display(), self.which)
             }
-            _ => format!("cannot read {}: {}", full.display(), why(&e)),
+            _ => format!("cannot read {}: {}", full.display(), unread(&full, &e)),
         })?;
         Ok((full.display().to_string(), text))
     }
@@ -161,8 +162,8 @@ fn read(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<Scenario> {
     let mut scenario = match recorded {
         Some(recorded) => recording::scenario(path, recorded, args.cpus)?,
         None => {
-            let text =
-                text_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+            let text = text_of(path)
+                .map_err(|e| Usage(format!("cannot read {}: {}", path.display(), unread(path, &e))))?;
             let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
             let folder = Folder { path: beside, which: "the scenario's folder" };
             Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?

@@ -1,9 +1,10 @@
 //! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables, record.
 
-use crate::reading::{result_of, text_of, why};
+use crate::reading::{result_of, text_of};
 use crate::usage::{check_folder, interrupted_by, Usage};
 use anyhow::Context;
 use corun_report::output::{print, write_file};
+use corun_report::places::unread;
 use corun_report::progress::Progress;
 use corun_study::kinds::{kind_of, own};
 use corun_study::study::{Earlier, Files, Listener, Place, Shard, StudyError, StudyFile, Wanted};
@@ -173,7 +174,7 @@ pub fn place(inputs: PathBuf, command: String) -> anyhow::Result<Place> {
 fn merge(args: &Args) -> anyhow::Result<ExitCode> {
     let read = |path: &PathBuf| {
         let name = path.display().to_string();
-        let text = result_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", why(&e))))?;
+        let text = result_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", unread(path, &e))))?;
         Ok((name, text))
     };
     let parts: Vec<(String, String)> = args.parts.iter().map(read).collect::<Result<_, Usage>>()?;
@@ -240,7 +241,8 @@ fn more(args: &Args) -> Result<Option<Earlier>, Usage> {
 
 /// The result of an earlier part of the study.
 fn after(path: &Path) -> Result<Earlier, Usage> {
-    let text = result_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+    let text = result_of(path)
+        .map_err(|e| Usage(format!("cannot read {}: {}", path.display(), unread(path, &e))))?;
     Ok(Earlier { place: path.to_owned(), text })
 }
 
@@ -258,7 +260,10 @@ fn read(path: &Path) -> Result<(String, String), Usage> {
     let text = text_of(path).map_err(|e| {
         let own: Vec<String> = own().map(|own| format!("`{}`", own.name)).collect();
         let own = own.join(", ");
-        Usage(format!("cannot read {name}: {}; the studies that corun brings along are {own}", why(&e)))
+        Usage(format!(
+            "cannot read {name}: {}; the studies that corun brings along are {own}",
+            unread(path, &e)
+        ))
     })?;
     Ok((name, text))
 }

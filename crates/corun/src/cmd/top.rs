@@ -11,6 +11,7 @@ use crate::values::length_ns;
 use anyhow::Context;
 use corun_report::one_line;
 use corun_report::output::print;
+use corun_report::places::unread;
 use corun_report::terminal::Style;
 use corun_session::Stop;
 use corun_top::app::{App, Request};
@@ -194,7 +195,7 @@ fn keys(named: Option<&Path>) -> anyhow::Result<Keys> {
     };
     let Some(file) = named.map(Path::to_owned).or_else(own) else { return Ok(Keys::default()) };
     let text = reading::text_of(&file).map_err(|error| {
-        Usage(format!("cannot read the keys in {}: {}", file.display(), reading::why(&error)))
+        Usage(format!("cannot read the keys in {}: {}", file.display(), unread(&file, &error)))
     })?;
     let refused = |error| {
         Usage(format!("{}: {error}; `corun top --print-keys` shows how it is written", file.display()))

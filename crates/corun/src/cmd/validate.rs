@@ -1,9 +1,10 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
 use super::study::{place, refused};
-use crate::reading::{result_of, text_of, why};
+use crate::reading::{result_of, text_of};
 use crate::usage::{check_files, check_folder, Usage};
 use corun_report::output::{is_stdout, print, write_file};
+use corun_report::places::unread;
 use corun_report::progress::Progress;
 use corun_study::study::{Earlier, Listener, Study, StudyError, StudyFile};
 use corun_study::validate::file::VALIDATE;
@@ -119,12 +120,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn read(path: Option<&Path>) -> Result<(String, String), Usage> {
     let Some(path) = path else { return Ok(("studies/validate.toml".to_owned(), VALIDATE.to_owned())) };
     let name = path.display().to_string();
-    let text = text_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", why(&e))))?;
+    let text = text_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", unread(path, &e))))?;
     Ok((name, text))
 }
 
 fn earlier(path: &Path) -> Result<Earlier, Usage> {
-    let text = result_of(path).map_err(|e| Usage(format!("cannot use {}: {}", path.display(), why(&e))))?;
+    let text =
+        result_of(path).map_err(|e| Usage(format!("cannot use {}: {}", path.display(), unread(path, &e))))?;
     Ok(Earlier { place: path.to_owned(), text })
 }
 

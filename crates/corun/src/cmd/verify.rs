@@ -8,7 +8,7 @@ use crate::beside;
 use crate::date::now;
 use crate::lines;
 use crate::target::SourceFlag;
-use crate::usage::{check_files, interrupted_by, stop_on_signals, Usage};
+use crate::usage::{check_files, check_read, interrupted_by, stop_on_signals, Usage};
 use crate::values::share;
 use anyhow::Context;
 use corun_linux::launch;
@@ -25,6 +25,7 @@ use corun_session::verify::{until_clean, Attempt};
 use corun_session::{Stop, Verify, VerifyOptions};
 use parts::{Awaited, Watched};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -160,7 +161,9 @@ impl Args {
         if self.github {
             github::summary_file()?;
         }
-        check_files(written)
+        check_files(written)?;
+        // The command is to write it, and may make its folder.
+        check_read(self.results.iter(), |e| e.kind() == ErrorKind::NotFound)
     }
 }
 
@@ -276,7 +279,7 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
                 false if has_failed => {}
                 false => {
                     let why = match run.left_behind {
-                        None | Some(0) => "the command did not write it",
+                        None | Some(0) => "the command did not write it; name the file that it writes",
                         Some(_) => "the command ended without it, but what it started still runs; have the command wait for that",
                     };
                     wrong = Some(format!("{}: {why}", path.display()));

@@ -21,7 +21,7 @@ fn read(folder: &Path, file: &str) -> String {
 }
 
 /// The words that begin the lines below the heading `Commands:`, continued lines left out.
-fn commands(help: &str) -> Vec<String> {
+pub fn commands(help: &str) -> Vec<String> {
     let below = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = below.lines().take_while(|line| line.starts_with("  "));
     let first_words = lines.filter_map(|line| line[2..].split(' ').next().filter(|word| !word.is_empty()));
@@ -110,5 +110,9 @@ fn a_folder_that_cannot_be_made_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = corun(&["generate", "man", file.path().join("below").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).starts_with("corun: cannot write into /"), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("corun: cannot make the folder /") && said.contains("is no folder; name"),
+        "{said}"
+    );
 }

@@ -8,12 +8,15 @@
 //! | `generate` | the man page and completions |
 //! | `packages` | what `make package` makes, installed and removed |
 //! | `pipes` | what becomes of a run whose output nobody reads |
+//! | `places` | flags that name files and folders, given what is none |
 //! | `record` | a recording made and replayed |
 //! | `run` | `corun run` |
 //! | `sim`, `study` | runs on modelled machines |
 //! | `targets` | whom each verb takes, and that its help says so |
 //! | `top` | a frame of `corun top`, and rings |
 
+#[path = "../anybodys/mod.rs"]
+mod anybodys;
 #[path = "../../../corun-report/tests/it/fields.rs"]
 mod fields;
 #[path = "../hog/mod.rs"]
@@ -26,6 +29,7 @@ mod contract;
 mod generate;
 mod packages;
 mod pipes;
+mod places;
 mod record;
 mod run;
 mod sim;

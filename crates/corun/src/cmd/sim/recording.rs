@@ -1,9 +1,10 @@
 //! `corun sim --from`: a recorded run as a scenario.
 
-use crate::reading::{recording_of, why};
+use crate::reading::recording_of;
 use crate::usage::Usage;
 use corun_model::run_log::file::read;
 use corun_model::Machine;
+use corun_report::places::unread;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::replay::Recorded;
 use corun_sim::scenario::Scenario;
@@ -14,8 +15,8 @@ use std::path::Path;
 /// # Errors
 /// One sentence: it cannot be read, or not be replayed.
 pub fn recorded(path: &Path) -> Result<Recorded, Usage> {
-    let bytes =
-        recording_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+    let bytes = recording_of(path)
+        .map_err(|e| Usage(format!("cannot read {}: {}", path.display(), unread(path, &e))))?;
     let at = |what: String| Usage(format!("{}: {what}", path.display()));
     let file = read(&bytes).map_err(|e| at(e.to_string()))?;
     Recorded::of(&file).map_err(|e| {

@@ -4,7 +4,7 @@
 use super::parts::{ahead_of_utc_s, copy_of, Watched};
 use crate::cmd::profile::{self, opened, why_not};
 use crate::lines;
-use crate::usage::{check_files, Usage};
+use crate::usage::{check_files, check_read, Usage};
 use crate::values::length_ns;
 use anyhow::Context;
 use corun_agent::past;
@@ -54,6 +54,7 @@ pub fn run(
     if copy == tests {
         return Err(Usage("--out is the JUnit file itself, which stays as it is; name another".into()).into());
     }
+    check_read([tests], |_| false)?;
     check_files([&copy])?;
     let ring = flags.from.as_deref().context("clap wants --from")?;
     let tenant = flags.tenant.as_deref().context("clap wants --tenant")?;

@@ -4,6 +4,7 @@ use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::verdict::Judge;
 use corun_predict::Ruling;
 use corun_report::output::write_file_by;
+use corun_report::places::unread;
 use corun_report::verify::parts::{case_verdict, is_close, Benchmark, Iteration};
 use corun_results::output::Tested;
 use corun_results::tools::Benchmark as Named;
@@ -92,8 +93,8 @@ impl<'a> Watched<'a> {
     /// Where the file is not what a tool writes.
     pub fn benchmarks(&self, path: &Path, verified: &Verified) -> Result<Vec<Benchmark>, Unread> {
         let file = path.display().to_string();
-        let text = crate::reading::results_of_tool(path)
-            .map_err(|e| Problem::Io(crate::reading::why(&e)).of(&file))?;
+        let text =
+            crate::reading::results_of_tool(path).map_err(|e| Problem::Io(unread(path, &e)).of(&file))?;
         let results = Results::read(&text, &file)?;
         let mut iterations: Vec<Vec<Iteration>> = vec![Vec::new(); results.benchmarks.len()];
         let mut placed = results.place(&self.run);
