@@ -25,7 +25,7 @@ pub fn title(wait: &Wait) -> String {
         (Began::Idle, _) => "woken by the idle loop".to_owned(),
         (Began::Unknown, _) => "its beginning was not seen".to_owned(),
     };
-    let goes_on = if wait.over { "" } else { ", and it went on" };
+    let goes_on = if wait.over { "" } else { ", and not over at the end" };
     let who = of(&Task { tid: wait.tid, name: wait.name.clone() });
     let at = human_ns(wait.start_ns);
     format!("{}\u{a0}µs from {at} on: {who} on CPU {}, {began}{goes_on}", us(wait.wait_ns), wait.cpu)

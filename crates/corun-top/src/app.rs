@@ -233,7 +233,9 @@ impl App {
         match action {
             Action::Quit => return Some(Request::Quit),
             Action::Save => return self.shown().map(|_| Request::Save),
-            Action::Trace if self.facts.is_replay => self.notice = Some("a file cannot be traced".into()),
+            Action::Trace if self.facts.is_replay => {
+                self.notice = Some("only what happens now can be traced; this is the past".into())
+            }
             Action::Trace => return Some(Request::Trace),
             Action::Help => self.is_helping = true,
             Action::Filter => self.is_typing = true,

@@ -8,6 +8,7 @@
 //!
 //! What a file names replaces the keys of that action; a key that it takes is no longer another action's. Ctrl-C always quits.
 
+use corun_model::workload::read_toml;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -128,7 +129,27 @@ impl TryFrom<String> for Key {
                 names()
             )
         };
-        Ok(Key { code: code.ok_or_else(wrong)?, ctrl, alt })
+        let code = code.ok_or_else(wrong)?;
+        if !ctrl {
+            return Ok(Key { code, ctrl, alt });
+        }
+        // What a terminal sends for ctrl with a letter has no case, and is another key's for some.
+        match code {
+            KeyCode::Char('c' | 'C') => Err(format!("`{text}` always quits; name another key")),
+            KeyCode::Char('i' | 'I') => {
+                Err(format!("terminals send tab for `{text}`; name that, or another key"))
+            }
+            KeyCode::Char('m' | 'M') => {
+                Err(format!("terminals send enter for `{text}`; name that, or another key"))
+            }
+            KeyCode::Char(c) if c.is_ascii_alphabetic() => {
+                Ok(Key { code: KeyCode::Char(c.to_ascii_lowercase()), ctrl, alt })
+            }
+            KeyCode::Enter | KeyCode::Tab | KeyCode::Esc | KeyCode::Backspace | KeyCode::Char('!'..) => {
+                Err(format!("terminals do not send `{text}`; name `ctrl-` with a letter, or another key"))
+            }
+            code => Ok(Key { code, ctrl, alt }),
+        }
     }
 }
 
@@ -158,7 +179,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a key such as \"q\", or several in brackets")]
+#[serde(untagged, expecting = "expected a key such as \"q\", or several in brackets")]
 enum OneOrMore {
     One(String),
     More(Vec<String>),
@@ -209,11 +230,7 @@ impl Keys {
     /// # Errors
     /// [`KeysError`], one sentence.
     pub fn read(text: &str) -> Result<Keys, KeysError> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let line = text.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
-            KeysError::Malformed { line, what: error.message().replace('\n', " ") }
-        })?;
+        let file: File = read_toml(text).map_err(|(line, what)| KeysError::Malformed { line, what })?;
         let mut claimed: Vec<(Key, Action)> = Vec::new();
         for (action, keys) in &file.keys {
             let keys = match keys {
@@ -257,9 +274,9 @@ impl Keys {
 
     /// The keys of an action, for people; empty where it has none.
     pub fn of(&self, action: Action) -> String {
-        let keys: Vec<String> =
-            self.0.iter().filter(|(_, a)| *a == action).map(|(key, _)| key.to_string()).collect();
-        keys.join(" ")
+        let own = self.0.iter().filter(|(_, a)| *a == action).map(|(key, _)| key.to_string());
+        let always = (action == Action::Quit).then(|| "ctrl-c".to_owned());
+        own.chain(always).collect::<Vec<String>>().join(" ")
     }
 
     /// All keys as a file that [`Keys::read`] reads.
@@ -287,8 +304,8 @@ mod tests {
 
     fn press(name: &str) -> KeyEvent {
         let key = Key::try_from(name.to_owned()).unwrap();
-        let held = if key.ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
-        KeyEvent::new(key.code, held)
+        let with = |is_held, modifier| if is_held { modifier } else { KeyModifiers::NONE };
+        KeyEvent::new(key.code, with(key.ctrl, KeyModifiers::CONTROL) | with(key.alt, KeyModifiers::ALT))
     }
 
     #[test]
@@ -309,7 +326,44 @@ mod tests {
             (action("x"), action("q"), action("ctrl-s")),
             (Some(Action::Quit), Some(Action::Save), Some(Action::Save))
         );
-        assert_eq!((action("s"), action("ctrl-c")), (None, Some(Action::Quit)));
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!((action("s"), keys.action(&ctrl_c)), (None, Some(Action::Quit)));
+    }
+
+    #[test]
+    fn a_key_that_no_terminal_sends_is_refused_and_ctrl_has_no_case() {
+        let said = |key: &str| Keys::read(&format!("[keys]\nsave = \"{key}\"\n")).map_err(|e| e.to_string());
+        for (key, wanted) in [
+            ("ctrl-c", "`ctrl-c` always quits; name another key"),
+            ("ctrl-C", "`ctrl-C` always quits"),
+            ("ctrl-i", "terminals send tab for `ctrl-i`"),
+            ("ctrl-m", "terminals send enter for `ctrl-m`"),
+            ("ctrl-alt-m", "terminals send enter for `ctrl-alt-m`"),
+            ("ctrl-1", "terminals do not send `ctrl-1`"),
+            ("ctrl-é", "terminals do not send `ctrl-é`"),
+            ("ctrl-enter", "terminals do not send `ctrl-enter`"),
+            ("shift-tab", "`shift-tab` is no key"),
+            ("Enter", "`Enter` is no key"),
+            ("", "`` is no key"),
+            ("ctrl-", "`ctrl-` is no key"),
+        ] {
+            let refused = said(key).unwrap_err();
+            assert!(refused.starts_with("key of `save`: ") && refused.contains(wanted), "{refused}");
+        }
+        for key in ["ctrl-S", "ctrl-space", "ctrl-up", "alt-s", "f12", "Ä", "-"] {
+            let keys = said(key).unwrap();
+            assert_eq!(keys.action(&press(key)), Some(Action::Save), "{key}");
+        }
+        assert_eq!(said("ctrl-S").unwrap().of(Action::Save), "ctrl-s");
+    }
+
+    #[test]
+    fn who_takes_all_keys_from_quitting_is_told_the_one_that_is_left() {
+        let keys = Keys::read("[keys]\nquit = []\n").unwrap();
+        assert_eq!(
+            (keys.of(Action::Quit), Keys::default().of(Action::Quit)),
+            ("ctrl-c".into(), "q ctrl-c".into())
+        );
     }
 
     #[test]
@@ -322,12 +376,16 @@ mod tests {
     fn a_file_that_is_wrong_is_refused_with_the_line_or_the_action() {
         let said = |text: &str| Keys::read(text).unwrap_err().to_string();
         assert!(
-            said("[keys]\nquit = \"q\"\nqit = \"q\"\n").starts_with("line 3: unknown variant `qit`"),
+            said("[keys]\nquit = \"q\"\nqit = \"q\"\n")
+                .starts_with("line 3: there is no `qit`; name one of quit, help,"),
             "{}",
-            said("[keys]\nqit = \"q\"\n")
+            said("[keys]\nquit = \"q\"\nqit = \"q\"\n")
         );
-        assert!(said("colours = 1\n").starts_with("line 1: unknown field `colours`"));
-        assert!(said("[keys]\nquit = 3\n").starts_with("line 2: "));
+        assert_eq!(said("colours = 1\n"), "line 1: unknown field `colours`; name keys");
+        assert_eq!(
+            said("[keys]\nquit = 3\n"),
+            "line 2: expected a key such as \"q\", or several in brackets"
+        );
         assert!(said("[keys]\nquit = \"qq\"\n").starts_with("key of `quit`: `qq` is no key; name a letter"));
         assert_eq!(
             said("[keys]\nquit = \"x\"\nsave = \"x\"\n"),

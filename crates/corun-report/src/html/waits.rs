@@ -16,9 +16,9 @@ pub fn section_of(report: &ProfileReport, tenants: &Tenants) -> String {
         })
         .collect();
     let content = match items.is_empty() {
-        true => "<p class=\"lead\">No task of it waited for a CPU.</p>\n".to_owned(),
+        true => "<p class=\"lead\">No task waited for a CPU.</p>\n".to_owned(),
         false => format!("<ol class=\"waits\">\n{items}</ol>\n"),
     };
-    let lead = "Each with who held the CPU in its parts, in the order in which they first did. Parts sum to the wait.";
+    let lead = "Each with who held the CPU in its parts, in the order in which they first did. Parts sum to the wait. Times are from the start on.";
     section("Longest waits for a CPU", lead, &content)
 }

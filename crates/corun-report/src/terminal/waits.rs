@@ -10,9 +10,11 @@ use crate::words::wrap;
 pub(super) fn lines(report: &ProfileReport, names: &Names, style: &Style) -> String {
     let Some(waits) = &report.worst_waits else { return String::new() };
     if waits.is_empty() {
-        return "No task of it waited for a CPU.\n".to_owned();
+        return "No task waited for a CPU.\n".to_owned();
     }
-    let mut out = format!("{}\n", style.bold("Longest waits for a CPU"));
+    let head = "Longest waits for a CPU, and who held it meanwhile; times are from the start on";
+    let mut out = String::new();
+    wrap(head, style.width).iter().for_each(|line| out.push_str(&format!("{}\n", style.bold(line))));
     for (n, wait) in waits.iter().enumerate() {
         for (first, text) in
             [(true, format!("{:>2}. {}", n + 1, title(wait))), (false, parts(report, names, wait))]

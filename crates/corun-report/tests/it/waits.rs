@@ -73,7 +73,7 @@ fn each_wait_says_whose_when_where_why_and_who_held_the_cpu() {
 #[test]
 fn who_asks_for_waits_of_a_task_that_has_none_is_told_so_and_who_does_not_ask_is_told_nothing() {
     let none = render(&report(Vec::clear), &Style::plain(80));
-    assert!(none.contains("No task of it waited for a CPU."), "{none}");
+    assert!(none.contains("No task waited for a CPU."), "{none}");
     let slots = timeline();
     let unasked = ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots);
     assert_eq!(unasked.worst_waits, None);
@@ -92,7 +92,7 @@ fn the_page_says_of_each_wait_what_the_screen_says() {
     );
     assert!(section.contains("its CPU budget was used up"), "{section}");
     let none = corun_report::html::render(&report(Vec::clear));
-    assert!(none.contains("No task of it waited for a CPU."), "{none}");
+    assert!(none.contains("No task waited for a CPU."), "{none}");
     let slots = timeline();
     let unasked = ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots);
     assert!(!corun_report::html::render(&unasked).contains("Longest waits"));

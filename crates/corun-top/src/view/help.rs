@@ -7,11 +7,12 @@ use crate::keys::ACTIONS;
 use ratatui::text::Line;
 
 /// What the words on the screens mean.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 6] = [
     ("RAN", "time on a CPU in this window, summed over tasks"),
     ("WAITED", "ready to run without a CPU, for whatever reason"),
     ("STOLEN", "the part of it in which other tenants held the CPU; % of the time it wanted one"),
     ("TOOK", "how long it held a CPU for which others waited"),
+    ("P99", "99 % of its waits were shorter (<), or 1 % at least so long (>)"),
     ("MOSTLY FOR", "who held the CPU for most of its waits"),
 ];
 

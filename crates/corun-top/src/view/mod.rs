@@ -94,7 +94,8 @@ pub fn draw(frame: &mut Frame, app: &App, caps: Capabilities) {
 
 /// The same as plain text, without the line of keys and without blanks at the ends of lines.
 pub fn text(app: &App, caps: Capabilities, columns: u16, rows: u16) -> String {
-    let mut lines = lines(app, caps, columns, rows);
+    // What is printed has no terminal that could be too small.
+    let mut lines = lines(app, caps, columns.max(LEAST.0), rows.max(LEAST.1));
     lines.pop();
     let mut text: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
     while text.last().is_some_and(String::is_empty) {
@@ -110,7 +111,12 @@ pub fn text(app: &App, caps: Capabilities, columns: u16, rows: u16) -> String {
 fn lines(app: &App, caps: Capabilities, columns: u16, rows: u16) -> Vec<Line<'static>> {
     let (columns, rows) = (usize::from(columns), usize::from(rows));
     if columns < usize::from(LEAST.0) || rows < usize::from(LEAST.1) {
-        let said = format!("{} columns and {} rows are needed", LEAST.0, LEAST.1);
+        let quits = app.keys.of(Action::Quit);
+        let quits = quits.split(' ').next().unwrap_or_default();
+        let (least, most) = LEAST;
+        let said = format!(
+            "corun top needs {least} columns and {most} rows; here are {columns} and {rows}. {quits} quits."
+        );
         return wrap(&said, columns.max(1), rows).into_iter().map(Line::from).collect();
     }
     let mut lines = vec![header(app, caps, columns)];
@@ -152,7 +158,7 @@ fn header(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
             said += &format!(", {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         }
         if let Some(busy) = snapshot.busy_share() {
-            said += &format!(" at {:.0} %", busy * 100.0);
+            said += &format!(" {:.0} % busy", busy * 100.0);
         }
     }
     let when = when(app);

@@ -297,10 +297,11 @@ fn threads(
     }
     if is_cut {
         let last = (first + list).min(tasks.len());
-        let mut said = format!("  {} to {last} of {}", (first + 1).min(last), tasks.len());
-        if asleep > 0 {
-            said += &format!("; {asleep} more slept all the time");
-        }
+        let said = match (tasks.len(), asleep) {
+            (0, _) => format!("  {asleep} slept all the time"),
+            (all, 0) => format!("  {} to {last} of {all}", first + 1),
+            (all, _) => format!("  {} to {last} of {all}; {asleep} more slept all the time", first + 1),
+        };
         lines.push(Line::styled(cut(&said, columns), caps.faint()));
     }
     lines

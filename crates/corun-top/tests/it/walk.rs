@@ -158,7 +158,7 @@ fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
     assert_eq!(press(&mut app, &["t"]), Some(Request::Trace));
     app.facts.is_replay = true;
     assert_eq!(press(&mut app, &["t"]), None);
-    assert_eq!(app.notice.as_deref(), Some("a file cannot be traced"));
+    assert_eq!(app.notice.as_deref(), Some("only what happens now can be traced; this is the past"));
 }
 
 #[test]

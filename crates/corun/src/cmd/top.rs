@@ -37,7 +37,7 @@ Examples:
   corun top --print-keys > ~/.config/corun/top.toml
                                      a file of keys to change; corun reads it from then on
 
-Exit status: 0 when you quit, 2 is bad usage, 1 a failure of corun's own.";
+Exit status: 0 when you quit, 128 and its number when a signal ends it, 2 is bad usage, 1 a failure of corun's own.";
 
 /// Show who keeps whom from a CPU, as it happens
 #[derive(Debug, clap::Args)]

@@ -63,7 +63,10 @@ fn a_file_of_keys_is_refused_with_its_place_and_printed_as_it_is_read() {
         std::fs::write(&file, content).unwrap();
         corun(&["--print-keys", "--keys", file.to_str().unwrap()]).output().unwrap()
     };
-    is_refused(&with("[keys]\nquit = \"q\"\nqit = \"x\"\n"), "top.toml: line 3: unknown variant `qit`");
+    is_refused(
+        &with("[keys]\nquit = \"q\"\nqit = \"x\"\n"),
+        "top.toml: line 3: there is no `qit`; name one of quit, help,",
+    );
     is_refused(&with("[keys]\nquit = \"qq\"\n"), "`qq` is no key");
     is_refused(&corun(&["--keys", "/nonexistent/top.toml"]).output().unwrap(), "cannot read the keys");
     let printed = with("[keys]\nquit = \"x\"\n");
