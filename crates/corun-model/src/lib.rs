@@ -73,6 +73,7 @@ pub mod reason;
 pub mod recording;
 pub mod refusal;
 pub mod run_log;
+mod shared_sums;
 pub mod spin;
 pub mod taken_by;
 pub mod tenant;

@@ -369,6 +369,7 @@ impl Observation {
         let mut going_on = std::collections::BTreeMap::new();
         let mut living: std::collections::BTreeMap<TaskId, usize> =
             self.tasks.iter().enumerate().filter(|(_, t)| t.alive).map(|(i, t)| (t.id, i)).collect();
+        let mut shared = crate::shared_sums::SharedSums::default();
         for t in &next.tasks {
             match living.remove(&t.id).filter(|_| t.born_ns <= next.start_ns) {
                 Some(i) if self.tasks[i].tenant != t.tenant => {
@@ -377,7 +378,7 @@ impl Observation {
                 }
                 Some(i) => {
                     let known = &mut self.tasks[i];
-                    Arc::make_mut(&mut known.account).add(&t.account);
+                    shared.add(&mut known.account, &t.account, Account::add);
                     known.alive = t.alive;
                     known.name.clone_from(&t.name);
                     known.last_cpu = t.last_cpu.or(known.last_cpu);
@@ -387,9 +388,7 @@ impl Observation {
             }
         }
         // Whoever is not in the next window ended exactly at the edge between the two.
-        for i in living.into_values() {
-            self.tasks[i].alive = false;
-        }
+        living.into_values().for_each(|i| self.tasks[i].alive = false);
         self.tasks.sort_by_key(|t| (t.id, t.born_ns));
         going_on
     }
