@@ -126,13 +126,66 @@ fn as_size<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
     })
 }
 
-/// What the command line says, so that a file need not.
-#[derive(Clone, Copy, Debug, Default)]
+/// A file of configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// What people call it.
+    pub name: &'a str,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+/// What the command line says, which comes before what a file says.
+#[derive(Clone, Debug, Default)]
 pub struct Flags {
+    /// Where metrics are served.
+    pub listen: Option<SocketAddr>,
     /// The ring's folder.
-    pub ring: bool,
+    pub ring: Option<PathBuf>,
     /// The collector's URL.
-    pub otlp: bool,
+    pub otlp: Option<String>,
+    /// Tenants that have series of their own.
+    pub max_tenants: Option<usize>,
+}
+
+impl Flags {
+    /// The flag that gives a key, if it was given.
+    fn giving(&self, key: &str) -> Option<&'static str> {
+        let (is_given, flag) = match key {
+            "listen" => (self.listen.is_some(), "--listen"),
+            "ring.folder" => (self.ring.is_some(), "--ring"),
+            "otlp.url" => (self.otlp.is_some(), "--otlp"),
+            "max-tenants" => (self.max_tenants.is_some(), "--max-tenants"),
+            _ => return None,
+        };
+        is_given.then_some(flag)
+    }
+}
+
+/// What of a configuration cannot be.
+struct Wrong {
+    /// The keys that say it, with their tables; of those that were given the first is at fault.
+    keys: Vec<&'static str>,
+    /// One sentence.
+    what: String,
+}
+
+impl Wrong {
+    /// The sentence, with the flag or the line at fault in front.
+    fn said(&self, file: Option<File>, flags: &Flags) -> String {
+        let lines = |key: &str| file.map_or((None, None), |file| lines_of(key, file.text));
+        let given = self.keys.iter().find_map(|key| match (flags.giving(key), lines(key).0) {
+            (Some(flag), _) => Some(flag.to_owned()),
+            (None, Some(line)) => Some(format!("{}:{line}", file?.name)),
+            (None, None) => None,
+        });
+        // What is missing is so in its table.
+        let missing = || Some(format!("{}:{}", file?.name, self.keys.iter().find_map(|key| lines(key).1)?));
+        match given.or_else(missing) {
+            Some(place) => format!("{place}: {}", self.what),
+            None => self.what.clone(),
+        }
+    }
 }
 
 impl Default for Config {
@@ -172,30 +225,37 @@ impl Otlp {
 }
 
 impl Config {
-    /// Reads the text of a file, which need not say what flags do.
+    /// What results from a file, if there is one, and from flags.
     ///
     /// # Errors
-    /// The line at fault, from 1, and one sentence.
-    pub fn parse(text: &str, flags: Flags) -> Result<Config, (usize, String)> {
-        let config: Config = read_toml(text)?;
-        let mut whole = config.clone();
-        if let Some(ring) =
-            whole.ring.as_mut().filter(|ring| flags.ring && ring.folder.as_os_str().is_empty())
-        {
-            ring.folder = "/".into();
+    /// One sentence with the flag, or the file and its line, in front.
+    pub fn of(file: Option<File>, flags: &Flags) -> Result<Config, String> {
+        let read =
+            |file: File| read_toml(file.text).map_err(|(line, what)| format!("{}:{line}: {what}", file.name));
+        let config: Config = file.map(read).transpose()?.unwrap_or_default();
+        let config = config.with(flags);
+        config.check().map_err(|wrong| wrong.said(file, flags))?;
+        Ok(config)
+    }
+
+    fn with(mut self, flags: &Flags) -> Config {
+        self.listen = flags.listen.unwrap_or(self.listen);
+        self.max_tenants = flags.max_tenants.unwrap_or(self.max_tenants);
+        if let Some(folder) = &flags.ring {
+            self.ring.get_or_insert_with(|| Ring::new(PathBuf::new())).folder.clone_from(folder);
         }
-        if let Some(otlp) = whole.otlp.as_mut().filter(|otlp| flags.otlp && otlp.url.is_empty()) {
-            otlp.url = "http://localhost".into();
+        if let Some(url) = &flags.otlp {
+            self.otlp.get_or_insert_with(|| Otlp::new(String::new())).url.clone_from(url);
         }
-        whole.check().map(|_| config).map_err(|(key, what)| (line_of(key, text), what))
+        self
     }
 
     /// Whether an agent can work like this.
-    ///
-    /// # Errors
-    /// The key at fault with its table, such as `ring.size`, and one sentence.
-    pub fn check(self) -> Result<Config, (&'static str, String)> {
-        let must = |key, ok: bool, what: &str| ok.then_some(()).ok_or((key, what.to_owned()));
+    fn check(&self) -> Result<(), Wrong> {
+        let must_of = |keys: &[&'static str], ok: bool, what: &str| {
+            ok.then_some(()).ok_or_else(|| Wrong { keys: keys.to_vec(), what: what.to_owned() })
+        };
+        let must = |key, ok, what: &str| must_of(&[key], ok, what);
         let of_window = LEAST_WINDOW_NS..=MOST_WINDOW_NS;
         must("window", of_window.contains(&self.window), "window is 100ms to 60s; give one such as \"1s\"")?;
         let of_tenants = 1..=100_000;
@@ -208,7 +268,8 @@ impl Config {
             let least = crate::ring::LEAST_BYTES;
             let what = format!("size is at least {}KiB", least >> 10);
             must("ring.size", ring.size >= least, &what)?;
-            must("ring.interval", ring.interval >= self.window, "interval is at least the window")?;
+            let what = "the ring's interval is at least the window; make it longer, or the window shorter";
+            must_of(&["ring.interval", "window"], ring.interval >= self.window, what)?;
             let hour = ring.interval <= 3_600_000_000_000;
             must("ring.interval", hour, "interval is at most 1h; give one such as \"5s\"")?;
         }
@@ -217,9 +278,9 @@ impl Config {
             let of_interval = 1_000_000_000..=3_600_000_000_000;
             let is_of_it = of_interval.contains(&otlp.interval);
             must("otlp.interval", is_of_it, "otlp.interval is 1s to 1h; give one such as \"60s\"")?;
-            otlp.target(Vec::new())?;
+            otlp.target(Vec::new()).map_err(|(key, what)| Wrong { keys: vec![key], what })?;
         }
-        Ok(self)
+        Ok(())
     }
 
     /// The text of a file that says the same.
@@ -239,31 +300,44 @@ impl Config {
     }
 }
 
-/// The line that gives a key of a table, from 1; or that table's own.
-fn line_of(key: &str, text: &str) -> usize {
-    let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
-    let (mut inside, mut of_table) = (String::new(), 1);
-    for (at, line) in text.lines().map(str::trim).enumerate() {
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
-            inside = name.trim().to_owned();
-            if inside == table || inside == format!("{table}.{key}") {
-                of_table = at + 1;
+/// The lines that give a key, and its table, from 1.
+fn lines_of(key: &str, text: &str) -> (Option<usize>, Option<usize>) {
+    let table = key.rsplit_once('.').map(|(table, _)| table);
+    let is_in =
+        |given: &str| table.is_some_and(|t| given.strip_prefix(t).is_some_and(|r| r.starts_with('.')));
+    let (mut inside, mut of_key, mut of_table) = (String::new(), None, None);
+    for (at, line) in (1..).zip(text.lines().map(str::trim)) {
+        let given = match line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            Some(header) => {
+                inside = header.trim().to_owned();
+                inside.clone()
             }
+            None => {
+                let given = line.split('=').next().unwrap_or_default().trim();
+                if inside.is_empty() {
+                    given.to_owned()
+                } else {
+                    format!("{inside}.{given}")
+                }
+            }
+        };
+        if given == key {
+            of_key.get_or_insert(at);
         }
-        let given = line.split('=').next().unwrap_or_default().trim();
-        if inside.is_empty() && given.split_once('.').is_some_and(|(of, _)| of == table) {
-            of_table = at + 1;
-        }
-        if (inside == table && given == key) || (inside.is_empty() && given == format!("{table}.{key}")) {
-            return at + 1;
+        if table == Some(&*given) || is_in(&given) {
+            of_table.get_or_insert(at);
         }
     }
-    of_table
+    (of_key, of_table)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parsed(text: &str, flags: &Flags) -> Result<Config, String> {
+        Config::of(Some(File { name: "agent.toml", text }), flags)
+    }
 
     #[test]
     fn what_is_printed_is_read_back_as_the_same() {
@@ -273,9 +347,9 @@ mod tests {
         let with_both = Config { otlp: Some(otlp), ..with_ring.clone() };
         for config in [Config::default(), with_ring, with_both] {
             let text = config.text().unwrap();
-            assert_eq!(Config::parse(&text, Flags::default()).unwrap(), config, "{text}");
+            assert_eq!(parsed(&text, &Flags::default()).unwrap(), config, "{text}");
         }
-        assert_eq!(Config::parse("", Flags::default()).unwrap(), Config::default());
+        assert_eq!(parsed("", &Flags::default()).unwrap(), Config::default());
     }
 
     #[test]
@@ -314,7 +388,7 @@ mod tests {
             (
                 "window = \"10s\"\n[ring]\nfolder = \"/r\"\ninterval = \"5s\"\n",
                 4,
-                "interval is at least the window",
+                "the ring's interval is at least the window",
             ),
             ("[ring]\nsize = \"1MiB\"\n", 1, "`folder` is missing; give it, or --ring FOLDER"),
             ("ring.size = \"1MiB\"\n", 1, "`folder` is missing; give it, or --ring FOLDER"),
@@ -336,9 +410,71 @@ mod tests {
             ),
             ("[otlp]\nurl = \"http://c\"\nheaders = { a = \"b\\n\" }\n", 3, "has a value that HTTP"),
         ] {
-            let (at, said) = Config::parse(text, Flags::default()).unwrap_err();
-            assert!(said.contains(what), "{text}: {said}");
-            assert_eq!(at, line, "{text}: {said}");
+            let said = parsed(text, &Flags::default()).unwrap_err();
+            assert!(said.starts_with(&format!("agent.toml:{line}: ")) && said.contains(what), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn what_results_from_file_and_flags_is_checked_and_the_one_at_fault_is_named() {
+        let flags = Flags {
+            ring: Some("/r".into()),
+            otlp: Some("http://c:4318".into()),
+            max_tenants: Some(7),
+            listen: Some(([127, 0, 0, 1], 1).into()),
+        };
+        // What flags give need not be in the file, and may be wrong there.
+        let text = "max-tenants = 0\n[ring]\nsize = \"1MiB\"\n[otlp]\nurl = \"here\"\ninterval = \"9s\"\n";
+        let config = parsed(text, &flags).unwrap();
+        assert_eq!((config.max_tenants, config.listen.port()), (7, 1));
+        assert_eq!(config.ring, Some(Ring { size: 1 << 20, ..Ring::new("/r".into()) }));
+        let otlp = Otlp { interval: 9_000_000_000, ..Otlp::new("http://c:4318".into()) };
+        assert_eq!(config.otlp, Some(otlp));
+        assert_eq!(Config::of(None, &flags).unwrap().ring, Some(Ring::new("/r".into())));
+
+        let with_url = |url: &str| Flags { otlp: Some(url.into()), ..Flags::default() };
+        let (none, of_all) = (Flags::default(), flags);
+        for (text, flags, wanted) in [
+            // A flag is wrong by itself, or instead of what the file says.
+            ("", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-tenants is 1 to 100000"),
+            ("max-tenants = 9\n", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-"),
+            ("", with_url("c:4318"), "--otlp: `c:4318` does not begin with http://"),
+            ("[otlp]\nurl = \"http://c\"\n", with_url("http://"), "--otlp: `http://` is no URL"),
+            // The file is wrong in what flags do not give.
+            ("[ring]\nsize = \"1KiB\"\n", of_all.clone(), "agent.toml:2: size is at least 64KiB"),
+            ("[otlp]\ninterval = \"1ms\"\n", of_all.clone(), "agent.toml:2: otlp.interval is 1s to 1h"),
+            (
+                "otlp.headers = { \"a b\" = \"c\" }\n",
+                of_all.clone(),
+                "agent.toml:1: header \"a b\" has a name",
+            ),
+            // It is wrong next to what nobody gives: a ring's interval is 5s unless somebody says otherwise.
+            (
+                "window = \"10s\"\n",
+                of_all.clone(),
+                "agent.toml:1: the ring's interval is at least the window",
+            ),
+            (
+                "window = \"10s\"\n[ring]\nfolder = \"/r\"\n",
+                none.clone(),
+                "agent.toml:1: the ring's interval",
+            ),
+            // Neither gives it.
+            (
+                "\n[ring]\nsize = \"1MiB\"\n",
+                with_url("http://c"),
+                "agent.toml:2: `folder` is missing; give it",
+            ),
+            (
+                "\n\notlp.interval = \"9s\"\n",
+                none.clone(),
+                "agent.toml:3: `url` is missing; give it, or --otlp",
+            ),
+        ] {
+            let said = parsed(text, &flags).unwrap_err();
+            assert!(said.starts_with(wanted), "{text}: {said}");
+        }
+        let said = Config::of(None, &with_url("here")).unwrap_err();
+        assert!(said.starts_with("--otlp: `here` does not begin"), "{said}");
     }
 }

@@ -1,6 +1,6 @@
 //! The Helm chart, read as text: its values are there and used, its configuration is one, its pods have no privileges.
 
-use corun_agent::config::{Config, Flags};
+use corun_agent::config::{Config, File, Flags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,8 @@ fn its_configuration_is_one_that_an_agent_takes() {
         }
         text += &format!("{line}\n");
     }
-    let config = Config::parse(&text, Flags::default()).unwrap_or_else(|e| panic!("{e:?} in\n{text}"));
+    let parsed = |text: &str| Config::of(Some(File { name: "agent.toml", text }), &Flags::default());
+    let config = parsed(&text).unwrap_or_else(|e| panic!("{e} in\n{text}"));
     let (usual, ring) = (Config::default(), config.ring.unwrap());
     assert_eq!((config.window, config.max_tenants), (usual.window, usual.max_tenants));
     assert_eq!(config.listen.port(), usual.listen.port());
@@ -83,7 +84,7 @@ fn its_configuration_is_one_that_an_agent_takes() {
     let otlp = config.otlp.unwrap();
     assert_eq!(otlp.interval, corun_agent::config::Otlp::new(otlp.url.clone()).interval);
     let own = fs::read_to_string(chart("../../agent.toml")).unwrap();
-    let packaged = Config::parse(&own, Flags::default()).unwrap();
+    let packaged = parsed(&own).unwrap();
     assert_eq!(
         (packaged.listen, packaged.window, packaged.max_tenants),
         (usual.listen, usual.window, usual.max_tenants)

@@ -5,11 +5,11 @@ use crate::lines;
 use crate::reading;
 use crate::usage::{make_folder, Usage};
 use corun_agent::agent::{self, Caller};
-use corun_agent::config::{Config, Flags, Otlp, Ring};
+use corun_agent::config::{Config, File, Flags};
 use corun_report::output::print;
 use corun_report::places::unread;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -53,34 +53,18 @@ pub struct Args {
 impl Args {
     /// The configuration: the file's, and what flags say instead.
     fn effective(&self) -> Result<Config, String> {
-        let flags = Flags { ring: self.ring.is_some(), otlp: self.otlp.is_some() };
-        let read = |path| read(path, flags);
-        let config = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
-        let ring = match (&self.ring, config.ring) {
-            (Some(folder), Some(ring)) => Some(Ring { folder: folder.clone(), ..ring }),
-            (Some(folder), None) => Some(Ring::new(folder.clone())),
-            (None, ring) => ring,
+        let flags = Flags {
+            listen: self.listen,
+            ring: self.ring.clone(),
+            otlp: self.otlp.clone(),
+            max_tenants: self.max_tenants,
         };
-        let otlp = match (&self.otlp, config.otlp) {
-            (Some(url), Some(otlp)) => Some(Otlp { url: url.clone(), ..otlp }),
-            (Some(url), None) => Some(Otlp::new(url.clone())),
-            (None, otlp) => otlp,
-        };
-        let config = Config {
-            listen: self.listen.unwrap_or(config.listen),
-            max_tenants: self.max_tenants.unwrap_or(config.max_tenants),
-            ring,
-            otlp,
-            ..config
-        };
-        config.check().map_err(|(_, what)| what)
+        let Some(path) = &self.config else { return Config::of(None, &flags) };
+        let name = path.display().to_string();
+        let text = reading::text_of(path);
+        let text = text.map_err(|e| format!("cannot read {name}: {}", unread(path, &e)))?;
+        Config::of(Some(File { name: &name, text: &text }), &flags)
     }
-}
-
-fn read(path: &Path, flags: Flags) -> Result<Config, String> {
-    let text = reading::text_of(path);
-    let text = text.map_err(|e| format!("cannot read {}: {}", path.display(), unread(path, &e)))?;
-    Config::parse(&text, flags).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
 }
 
 /// Runs the verb.
