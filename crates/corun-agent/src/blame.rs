@@ -73,9 +73,8 @@ impl<Who: PartialEq + Clone> Blame<Who> {
         self.candidates.push(Culprit { who: who.clone(), ns: 0, since_ns: from_ns, lately_ns });
     }
 
-    /// Time has passed.
-    pub fn pass(&mut self, ns: u64) {
-        let left = 0.5f64.powf(ns as f64 / 1e9 / HALF_LIFE_S);
+    /// Time has passed, of which so much is left.
+    pub fn pass(&mut self, left: f64) {
         self.listed.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
     }
 
@@ -90,6 +89,11 @@ impl<Who: PartialEq + Clone> Blame<Who> {
         let all = [self.own_ns, self.kernel_ns, self.corun_ns, self.idle_ns, self.other_ns];
         listed + all.iter().sum::<u64>() + self.unattributed_ns + self.dropped_ns
     }
+}
+
+/// How much of what was lately is left after so long.
+pub fn left_after(ns: u64) -> f64 {
+    0.5f64.powf(ns as f64 / 1e9 / HALF_LIFE_S)
 }
 
 fn least<Who>(culprits: &[Culprit<Who>]) -> usize {
@@ -125,7 +129,7 @@ mod tests {
         for second in 0..3_600 {
             let before: Vec<(u32, u64)> = blame.listed().map(|(who, ns, _)| (*who, ns)).collect();
             take(&mut blame, 99, 40);
-            blame.pass(1_000_000_000);
+            blame.pass(left_after(1_000_000_000));
             for (who, ns) in before {
                 let now = blame.listed().find(|(w, ..)| **w == who);
                 assert!(now.is_none_or(|(_, now, _)| now >= ns), "at {second} a counter fell");
@@ -141,7 +145,7 @@ mod tests {
         let mut blame = Blame::default();
         for who in 0..10_000u64 {
             blame.add(&who, who % 97, 0);
-            blame.pass(1_000_000);
+            blame.pass(left_after(1_000_000));
         }
         assert!(blame.listed.len() + blame.candidates.len() <= LISTED + CANDIDATES);
     }

@@ -9,7 +9,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`agent`] | the loop: watches, answers, obeys its service manager |
-//! | [`totals`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, and what they are called |
+//! | [`totals`], [`admission`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, who is among these, and what they are called |
 //! | [`metrics`], [`exposition`], [`text`], [`protobuf`], [`field`] | what is scraped: as text, and with native histograms |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`otlp`] | metrics for a collector of OpenTelemetry |
@@ -18,6 +18,7 @@
 
 #![deny(missing_docs)]
 
+pub mod admission;
 pub mod agent;
 pub mod blame;
 pub mod config;

@@ -89,7 +89,7 @@ metrics! {
     TENANTS = Gauge "corun_tenants" []
         "Tenants that have series of their own.";
     DROPPED = Counter "corun_dropped_tenants_total" []
-        "Tenants that found no room and are counted in other.";
+        "How often a tenant found no room, or lost its place to one that comes first, and is counted in other from then on.";
     RING_WRITTEN = Counter "corun_ring_intervals_written_total" []
         "Intervals that were written to the ring; absent without a ring.";
     RING_LOST = Counter "corun_ring_intervals_lost_total" []

@@ -1,11 +1,12 @@
 //! Counters of an agent: what all windows so far came to, for a bounded number of tenants.
 //!
-//! A tenant has series of its own as long as there is room: at once where somebody gave it a name by which it is asked for, as a
-//! container or a step of Slurm has; any other once it has been seen for [`GROWN_UP_NS`], or since the agent began. What has none is
-//! summed in `other`, so nothing is missing from the sums. Threads of the kernel are one tenant, and so is corun. A tenant that ends
-//! keeps its series for [`LINGER_NS`], so that its last moments are scraped, and then they end together.
+//! A tenant has series of its own: at once where somebody gave it a name by which it is asked for, as a container or a step of Slurm
+//! has; any other once it has been seen for [`GROWN_UP_NS`], or since the agent began. Where there is no room for all, [`Claim`] says
+//! who comes first. Who has none is summed in `other`, so nothing is missing from the sums. Threads of the kernel are one tenant, and
+//! so is corun. A tenant that ends keeps its series for [`LINGER_NS`], so that its last moments are scraped, and then they end together.
 
-use crate::blame::Blame;
+use crate::admission::{is_asked_for, Claim};
+use crate::blame::{left_after, Blame};
 use crate::label;
 use corun_model::observation::{Account, Loss, TenantObservation};
 use corun_model::{Histogram, Ledger, Observation, TakenBy, Tenant, TenantId, TenantKind};
@@ -46,6 +47,8 @@ pub struct Series {
     pub since_ns: u64,
     /// When it was last seen.
     seen_ns: u64,
+    /// What speaks for it where there is no room for all.
+    claim: Claim,
 }
 
 /// What is counted of the machine.
@@ -67,7 +70,7 @@ pub struct Node {
     pub time: ByCategory,
     /// What was lost.
     pub loss: Loss,
-    /// Tenants that found no room and are in `other`.
+    /// How often a tenant found no room, or lost its place, and is in `other`.
     pub dropped_tenants: u64,
     /// What tasks wanted lately, by the end of the window.
     recent: VecDeque<(u64, Demand)>,
@@ -86,12 +89,26 @@ enum Place {
     Own(Arc<str>),
     /// One of the words that stand for several.
     Shared(&'static str),
-    /// In `other` for now, until it has lived for a while.
-    Young {
-        since_ns: u64,
-    },
-    /// In `other` since there is no room.
-    Dropped,
+    /// In `other`.
+    Other(Waiting),
+}
+
+/// A tenant without series of its own.
+#[derive(Clone, Debug)]
+struct Waiting {
+    claim: Claim,
+    /// From when on it wants some: it has lived for a while then.
+    from_ns: u64,
+    /// Whether it has none since there is no room.
+    is_dropped: bool,
+}
+
+/// A tenant that has series of its own.
+struct Holder {
+    claim: Claim,
+    has_ended: bool,
+    seen_ns: u64,
+    label: Arc<str>,
 }
 
 /// The counters.
@@ -160,70 +177,131 @@ impl Totals {
             self.series.values_mut().for_each(|s| s.since_ns = began_ns);
         }
         self.places.retain(|id, _| seen.tenant(*id).is_some());
-        for t in &seen.by_tenant {
-            if let Some(tenant) = seen.tenant(t.id) {
-                self.place(tenant, seen, is_first);
-            }
-        }
+        self.find_places(seen, is_first);
         self.node.add(seen);
         for t in &seen.by_tenant {
             self.add(t, seen);
         }
-        let end_ns = seen.end_ns;
+        let (end_ns, left) = (seen.end_ns, left_after(seen.window_ns()));
         for s in self.series.values_mut() {
-            s.blame.pass(seen.window_ns());
+            s.blame.pass(left);
+            s.claim.pass(left);
+        }
+        for place in self.places.values_mut() {
+            if let Place::Other(waiting) = place {
+                waiting.claim.pass(left);
+            }
         }
         self.end(|s| s.seen_ns + LINGER_NS <= end_ns);
     }
 
-    /// Finds a place for a tenant that did something, unless it has one.
-    fn place(&mut self, tenant: &Tenant, seen: &Observation, is_first: bool) {
-        let now_ns = seen.end_ns;
-        let place = match self.places.get(&tenant.id) {
-            Some(Place::Own(_) | Place::Shared(_)) => return,
-            Some(Place::Young { since_ns }) if now_ns - since_ns < GROWN_UP_NS => return,
-            Some(Place::Young { .. }) => self.own(tenant, seen.start_ns),
-            Some(Place::Dropped) => match self.has_room() {
-                true => self.own(tenant, seen.start_ns),
-                false => return,
-            },
-            None => match label::shared(tenant.kind) {
-                Some(word) => Place::Shared(word),
-                None if is_first || is_asked_for(tenant.kind) || self.labels.contains_key(&tenant.key) => {
-                    self.own(tenant, seen.start_ns)
+    /// Finds a place for everybody who did something and has none.
+    fn find_places(&mut self, seen: &Observation, is_first: bool) {
+        let mut wanting = Vec::new();
+        for t in &seen.by_tenant {
+            let Some(tenant) = seen.tenant(t.id) else { continue };
+            let labels = &self.labels;
+            let new = || match (label::shared(tenant.kind), labels.get(&tenant.key)) {
+                (Some(word), _) => Place::Shared(word),
+                (None, Some(label)) => Place::Own(label.clone()),
+                (None, None) => {
+                    let is_at_once = is_first || is_asked_for(tenant.kind);
+                    let from_ns = seen.start_ns + if is_at_once { 0 } else { GROWN_UP_NS };
+                    Place::Other(Waiting { claim: Claim::new(tenant.kind), from_ns, is_dropped: false })
                 }
-                None => Place::Young { since_ns: seen.start_ns },
-            },
-        };
-        let is_dropped = |place: &Place| matches!(place, Place::Dropped);
-        let was_dropped = self.places.get(&tenant.id).is_some_and(is_dropped);
-        self.node.dropped_tenants += u64::from(is_dropped(&place) && !was_dropped);
-        self.places.insert(tenant.id, place);
-    }
-
-    fn has_room(&self) -> bool {
-        self.labels.len() < self.most
-    }
-
-    /// Series of its own: those it had when it was last there, or new ones where there is room.
-    fn own(&mut self, tenant: &Tenant, from_ns: u64) -> Place {
-        if let Some(label) = self.labels.get(&tenant.key) {
-            return Place::Own(label.clone());
-        }
-        if !self.has_room() {
-            // Whoever has ended makes room first.
-            let ended = self.series.values().filter(|s| !s.key.is_empty()).min_by_key(|s| s.seen_ns);
-            let newest_ns = self.series.values().map(|s| s.seen_ns).max().unwrap_or(0);
-            match ended.map(|s| (s.label.clone(), s.seen_ns)) {
-                Some((label, seen_ns)) if seen_ns < newest_ns => self.end(|s| s.label == label),
-                _ => return Place::Dropped,
+            };
+            match self.places.entry(t.id).or_insert_with(new) {
+                Place::Other(waiting) if waiting.from_ns <= seen.end_ns => {
+                    wanting.push((waiting.claim.after(&t.account.ledger), tenant));
+                }
+                _ => {}
             }
+        }
+        if !wanting.is_empty() {
+            self.admit(wanting, seen);
+        }
+    }
+
+    /// Gives series to those who want some, as long as there is room, and then in the place of those who have ended or have the
+    /// smaller claim.
+    fn admit(&mut self, mut wanting: Vec<(Claim, &Tenant)>, seen: &Observation) {
+        wanting.sort_by(|(a, s), (b, t)| b.compare(a).then(s.id.cmp(&t.id)));
+        let is_room_for_all = self.labels.len() + wanting.len() <= self.most;
+        let mut holders = if is_room_for_all { Vec::new() } else { self.holders(seen) };
+        let mut gone = BTreeMap::new();
+        for (claim, tenant) in wanting {
+            if self.labels.len() >= self.most {
+                let gives_way = |holder: &mut Holder| holder.has_ended || claim.beats(&holder.claim);
+                let Some(holder) = holders.pop_if(gives_way) else {
+                    if let Some(Place::Other(waiting)) = self.places.get_mut(&tenant.id) {
+                        self.node.dropped_tenants += u64::from(!waiting.is_dropped);
+                        waiting.is_dropped = true;
+                    }
+                    continue;
+                };
+                if let Some(series) = self.series.remove(&holder.label) {
+                    self.labels.remove(&series.key);
+                    gone.insert(series.key, Holder { claim: series.claim, ..holder });
+                }
+            }
+            let label = self.own(tenant, seen.start_ns);
+            let before = self.places.insert(tenant.id, Place::Own(label.clone()));
+            if let (Some(Place::Other(waiting)), Some(series)) = (before, self.series.get_mut(&label)) {
+                series.claim = waiting.claim;
+            }
+        }
+        self.drop_all(&gone, seen);
+    }
+
+    /// Those who have series of their own, whoever gives way first last.
+    fn holders(&self, seen: &Observation) -> Vec<Holder> {
+        let of_own = |t: &TenantObservation| match self.places.get(&t.id) {
+            Some(Place::Own(label)) => Some((label.clone(), t.account.ledger)),
+            _ => None,
+        };
+        let did: BTreeMap<Arc<str>, Ledger> = seen.by_tenant.iter().filter_map(of_own).collect();
+        let newest_ns = self.series.values().map(|s| s.seen_ns).max().unwrap_or(0);
+        let own = self.series.values().filter(|s| !s.key.is_empty());
+        let mut holders: Vec<Holder> = own
+            .map(|s| Holder {
+                claim: did.get(&s.label).map_or(s.claim, |did| s.claim.after(did)),
+                has_ended: s.seen_ns < newest_ns,
+                seen_ns: s.seen_ns,
+                label: s.label.clone(),
+            })
+            .collect();
+        // All that have not ended were seen last.
+        holders.sort_by(|a, b| {
+            b.seen_ns.cmp(&a.seen_ns).then(b.claim.compare(&a.claim)).then_with(|| a.label.cmp(&b.label))
+        });
+        holders
+    }
+
+    /// The label of new series of a tenant, or of those that it has.
+    fn own(&mut self, tenant: &Tenant, from_ns: u64) -> Arc<str> {
+        if let Some(label) = self.labels.get(&tenant.key) {
+            return label.clone();
         }
         let label: Arc<str> = label::of(tenant, |label| self.series.contains_key(label)).into();
         self.labels.insert(tenant.key.clone(), label.clone());
         let series = Series::new(label.clone(), tenant.kind, tenant.key.clone(), from_ns);
         self.series.insert(label.clone(), series);
-        Place::Own(label)
+        label
+    }
+
+    /// Those whose place others have now, by key, are in `other` from now on.
+    fn drop_all(&mut self, gone: &BTreeMap<String, Holder>, seen: &Observation) {
+        if gone.is_empty() {
+            return;
+        }
+        for (id, place) in &mut self.places {
+            let holder = seen.tenant(*id).and_then(|tenant| gone.get(&tenant.key));
+            if let (Place::Own(_), Some(Holder { claim, has_ended, .. })) = (&*place, holder) {
+                let is_dropped = !has_ended;
+                self.node.dropped_tenants += u64::from(is_dropped);
+                *place = Place::Other(Waiting { claim: *claim, from_ns: seen.start_ns, is_dropped });
+            }
+        }
     }
 
     /// Ends series of tenants of their own.
@@ -256,6 +334,9 @@ impl Totals {
     }
 
     fn add(&mut self, t: &TenantObservation, seen: &Observation) {
+        if let Some(Place::Other(waiting)) = self.places.get_mut(&t.id) {
+            waiting.claim = waiting.claim.after(&t.account.ledger);
+        }
         let victim = self.label_of(t.id, seen);
         let shares: Vec<(Arc<str>, TakenBy, u64)> = t
             .account
@@ -273,6 +354,7 @@ impl Totals {
         let series = self.series.get_mut(&victim).expect("every label has series");
         series.seen_ns = seen.end_ns;
         series.add(&t.account);
+        series.claim = series.claim.after(&t.account.ledger);
         series.blame.unattributed_ns += t.account.culprits.unattributed_ns();
         for (culprit, by, ns) in shares {
             let blame = &mut series.blame;
@@ -289,12 +371,6 @@ impl Totals {
     }
 }
 
-/// Whether whoever made it asks for it by its name, from its first moment on.
-fn is_asked_for(kind: TenantKind) -> bool {
-    use TenantKind::{Container, Pod, SlurmStep, Vm, VmIo};
-    matches!(kind, Container | Pod | SlurmStep | Vm | VmIo)
-}
-
 impl Series {
     fn new(label: Arc<str>, kind: TenantKind, key: String, since_ns: u64) -> Series {
         Series {
@@ -306,6 +382,7 @@ impl Series {
             blame: Blame::default(),
             since_ns,
             seen_ns: 0,
+            claim: Claim::new(kind),
         }
     }
 

@@ -144,6 +144,89 @@ fn tenants_without_room_are_summed_in_other_and_counted() {
     assert_eq!(single("corun_tenants"), 5.0);
 }
 
+/// The seconds of a tenant, by what is scraped.
+fn seconds_of(samples: &BTreeMap<(String, BTreeMap<String, String>), f64>, tenant: &str) -> Option<f64> {
+    let its =
+        samples.iter().filter(|((name, l), _)| name == "corun_tenant_seconds_total" && l["tenant"] == tenant);
+    its.map(|(_, seconds)| *seconds).reduce(|a, b| a + b)
+}
+
+/// A window as [`window`], in which nobody ran but those who are given, for so long.
+fn idle_but(n: u64, tenants: u32, ran: &[(u32, u64)]) -> corun_model::Observation {
+    let mut seen = window(n, tenants);
+    for (t, task) in seen.tasks.iter_mut().enumerate() {
+        let ran_ns = ran.iter().find(|(busy, _)| *busy as usize == t).map_or(0, |(_, ns)| *ns);
+        seen.by_tenant[t].account = crate::made::account(ran_ns, &[]);
+        task.account = seen.by_tenant[t].account.clone().into();
+    }
+    seen.check().unwrap();
+    seen
+}
+
+#[test]
+fn where_there_is_no_room_names_that_are_asked_for_come_first_and_then_who_wanted_most() {
+    let (totals, most) = (totals(1_000), 1_000);
+    let exposition = exposition(&totals);
+    totals.lock().unwrap().push(&idle_but(0, most, &[]));
+    let (step, busy, idle) = (most, most + 1, most + 2);
+    let mut before = samples(&text(&exposition, Format::Prometheus));
+    for n in 1..8 {
+        let mut seen = idle_but(n, most + 3, &[(busy, 500_000_000)]);
+        seen.tenants[step as usize].kind = corun_model::TenantKind::SlurmStep;
+        totals.lock().unwrap().push(&seen);
+        let text = text(&exposition, Format::Prometheus);
+        check_sums(&text);
+        let now = samples(&text);
+        let seconds = |t: u32| seconds_of(&now, &seen.tenants[t as usize].name);
+        let all_ns = |t: u32| seen.by_tenant[t as usize].account.ledger.total_ns();
+        assert!(seconds(step).is_some_and(|s| (s - n as f64).abs() < 1e-6), "window {n}: all of it is there");
+        assert_eq!(seconds(busy).is_some(), n >= 3, "window {n}: it is 3 s old then");
+        assert_eq!(seconds(idle), None, "window {n}");
+        // Nothing is lost: who has no series now was counted in `other`.
+        let others_ns: u64 = (0..most + 3).filter(|t| seconds(*t).is_none()).map(all_ns).sum();
+        let of_others = [&now, &before].map(|samples| seconds_of(samples, "other").unwrap_or(0.0));
+        let grown = of_others[0] - of_others[1];
+        assert!((grown - others_ns as f64 / 1e9).abs() < 1e-6, "window {n}: {grown} s, not {others_ns} ns");
+        let single = |name: &str| now[&(name.to_owned(), BTreeMap::new())];
+        assert_eq!(single("corun_tenants"), 1_000.0);
+        // One for the step; from its third second on another one for who is busy, and the one that is idle.
+        assert_eq!(single("corun_dropped_tenants_total"), if n < 3 { 1.0 } else { 3.0 }, "window {n}");
+        before = now;
+    }
+}
+
+#[test]
+fn places_do_not_go_to_and_fro_among_those_who_want_about_as_much() {
+    let totals = totals(10);
+    let exposition = exposition(&totals);
+    let names = || {
+        let samples = samples(&text(&exposition, Format::Prometheus));
+        let of_tenants = samples.into_keys().filter(|(of, _)| of == "corun_tenant_info");
+        of_tenants.map(|(_, l)| l["tenant"].clone()).collect::<BTreeSet<String>>()
+    };
+    totals.lock().unwrap().push(&window(0, 20));
+    let before = names();
+    for n in 1..1_000 {
+        totals.lock().unwrap().push(&window_of(n, 20, |victim| (victim + 1 + n as u32 % 13) % 20));
+    }
+    assert_eq!(names(), before);
+    assert_eq!(totals.lock().unwrap().node.dropped_tenants, 10);
+}
+
+#[test]
+fn who_comes_in_one_window_does_not_take_each_others_place() {
+    let totals = totals(3);
+    totals.lock().unwrap().push(&window(0, 2));
+    let mut seen = window(1, 4);
+    (2..4).for_each(|t| seen.tenants[t].kind = corun_model::TenantKind::Pod);
+    totals.lock().unwrap().push(&seen);
+    let samples = samples(&text(&exposition(&totals), Format::Prometheus));
+    for t in [1, 2, 3] {
+        assert!(seconds_of(&samples, &seen.tenants[t].name).is_some(), "{t}");
+    }
+    assert_eq!(totals.lock().unwrap().node.dropped_tenants, 1);
+}
+
 #[test]
 fn counters_never_fall_and_series_end_together_once_their_tenant_has_ended() {
     let totals = totals(1_000);
