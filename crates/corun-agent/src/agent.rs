@@ -1,6 +1,6 @@
 //! The agent: watches everybody, counts, keeps a ring, answers scrapers, and obeys its service manager. It only observes.
 
-use crate::config::{Config, Source};
+use crate::config::{self, Config, Source};
 use crate::exposition::{Exposition, Format};
 use crate::health::{Health, Part};
 use crate::http::{self, Counts, Request, Response};
@@ -9,13 +9,14 @@ use crate::otlp::target::{resource, Target};
 use crate::otlp::{self, Exporter, Work};
 use crate::privileges;
 use crate::recorder::Recorder;
-use crate::ring::{RingError, Run};
+use crate::ring::{oldest_ns, RingError, Run};
 use crate::totals::Totals;
 use corun_linux::clock::{now_ns, now_unix_ns, process_cpu_ns};
 use corun_linux::limits::{explained, start_thread};
 use corun_linux::root::{in_words, Root};
 use corun_linux::watcher;
 use corun_model::{Observation, What};
+use corun_report::doctor::{DoctorReport, RingFound};
 use corun_session::watch::{Close, Watch, WatchOptions};
 use corun_session::{Error, Stop};
 use sd_notify::NotifyState;
@@ -86,8 +87,8 @@ pub struct Caller<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, String>,
     /// Tells people something.
     pub say: &'a dyn Fn(&str),
-    /// Finds out what can be seen and done here, as JSON; it is told whether the probe is loaded.
-    pub doctor: &'a dyn Fn(bool) -> String,
+    /// Finds out what can be seen and done here; it is told whether the probe is loaded.
+    pub doctor: &'a dyn Fn(bool) -> DoctorReport,
 }
 
 /// How long a scraper that wants the present waits for it, from when it is its turn.
@@ -107,15 +108,28 @@ struct Shared {
     /// When a window was last closed for a scraper, and when the next one may be.
     asked: Mutex<Option<(Instant, Instant)>>,
     health: Mutex<Health>,
-    ring: Mutex<Option<(u64, u64, u64)>>,
+    ring: Mutex<Option<RingNow>>,
     connections: Arc<Counts>,
     /// What came of exports, if there are any.
     exports: Option<Arc<Mutex<Exports>>>,
     /// What a thread has to say to people.
     news: Mutex<Option<String>>,
     source: watcher::Source,
-    doctor: String,
+    doctor: DoctorReport,
     began_ns: u64,
+}
+
+/// The ring as it is configured, and what came of it.
+struct RingNow {
+    of: config::Ring,
+    /// Intervals written and lost, and its bytes; `None`: it could not be opened.
+    counts: Option<(u64, u64, u64)>,
+}
+
+impl RingNow {
+    fn new(config: &Config, recorder: Option<&Recorder>) -> Option<RingNow> {
+        config.ring.clone().map(|of| RingNow { of, counts: recorder.map(Recorder::counts) })
+    }
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -154,7 +168,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         close: watch.close(),
         asked: Mutex::new(None),
         health: Mutex::new(Health::new(options.window)),
-        ring: Mutex::new(recorder.as_ref().map(Recorder::counts)),
+        ring: Mutex::new(RingNow::new(&config, recorder.as_ref())),
         connections: Arc::new(Counts::default()),
         exports: target.is_some().then(Arc::default),
         news: Mutex::new(None),
@@ -282,11 +296,25 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
         "/doctor" => Response {
             status: http::OK,
             content_type: "application/json",
-            body: shared.doctor.clone().into(),
+            body: shared.doctor.json_of_agent(ring_found(shared).as_ref()).into(),
         },
         "/" => Response::text(http::OK, "/metrics\n/livez\n/readyz\n/doctor\n"),
         _ => Response::text(http::NOT_FOUND, "there are /metrics, /livez, /readyz and /doctor\n"),
     }
+}
+
+/// The ring as it is now.
+fn ring_found(shared: &Shared) -> Option<RingFound> {
+    let (of, counts) = lock(&shared.ring).as_ref().map(|ring| (ring.of.clone(), ring.counts))?;
+    let why_not = lock(&shared.health).reason(Part::Ring).cloned();
+    let oldest = oldest_ns(&of.folder).and_then(|ns| jiff::Timestamp::from_nanosecond(ns.into()).ok());
+    Some(RingFound {
+        folder: of.folder,
+        most_bytes: of.size,
+        used_bytes: counts.map(|(_, _, bytes)| bytes),
+        oldest: oldest.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        why_not,
+    })
 }
 
 /// Has the window closed that is open, and waits until it is counted. Whoever comes while another one waits for that is served by
@@ -317,7 +345,7 @@ fn own(shared: &Shared) -> Own {
         source: shared.source.name().into(),
         sees_culprits: shared.source == watcher::Source::Ebpf,
         is_ready: lock(&shared.health).is_ready(Instant::now()).is_ok(),
-        ring: *lock(&shared.ring),
+        ring: lock(&shared.ring).as_ref().and_then(|ring| ring.counts),
         otlp: shared.exports.as_ref().map(|exports| *lock(exports)),
         connections: (
             connections.refused.load(Ordering::Relaxed),
@@ -353,7 +381,7 @@ fn keep(
     if recorder.counts() == before {
         return;
     }
-    *lock(&shared.ring) = Some(recorder.counts());
+    lock(&shared.ring).iter_mut().for_each(|ring| ring.counts = Some(recorder.counts()));
     if let Some(why) = &failed {
         (caller.say)(why);
     }
@@ -377,17 +405,19 @@ fn reload(
             let differs = fixed(&new) != fixed(&*config);
             watch.set_window(Duration::from_nanos(new.window));
             lock(&shared.totals).set_most(new.max_tenants);
-            let mut failed = differs
+            let failed = differs
                 .then(|| "listen, source, max-tasks and otlp change when the agent starts again".to_owned());
-            if new.ring != config.ring {
+            // One that could not be opened is tried once more.
+            if new.ring != config.ring || new.ring.is_some() != recorder.is_some() {
                 // The lock of the old one goes first: it may be the same folder.
                 keep(shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
                 *recorder = None;
-                match open_ring(&new, watch) {
-                    Ok(opened) => *recorder = opened,
-                    Err(e) => failed = Some(e.to_string()),
-                }
-                *lock(&shared.ring) = recorder.as_ref().map(Recorder::counts);
+                let opened = open_ring(&new, watch);
+                let why_not = opened.as_ref().err().map(ToString::to_string);
+                *recorder = opened.unwrap_or_default();
+                why_not.iter().for_each(|why| (caller.say)(why));
+                lock(&shared.health).set(Part::Ring, why_not);
+                *lock(&shared.ring) = RingNow::new(&new, recorder.as_ref());
             }
             let (listen, source, max_tasks, otlp) = fixed(&*config);
             *config = Config { listen, source, max_tasks, otlp, ..new };

@@ -49,6 +49,11 @@ impl Health {
         }
     }
 
+    /// Why a part does not work.
+    pub fn reason(&self, part: Part) -> Option<&String> {
+        self.reasons.get(&part)
+    }
+
     /// Whether windows are still closed.
     ///
     /// # Errors

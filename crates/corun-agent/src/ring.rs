@@ -9,12 +9,14 @@
 //! goes on with the next segment.
 
 mod entry;
+mod oldest;
 mod reader;
 mod segment;
 mod wire;
 mod writer;
 
 pub use entry::{decode, encode, pack, unpack, Entry, KeptWindow};
+pub use oldest::oldest_ns;
 pub use reader::{Damage, Reader, What, Windows};
 pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;

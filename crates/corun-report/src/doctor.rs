@@ -6,6 +6,7 @@ use crate::words::printable;
 use comfy_table::{presets, ContentArrangement, Table};
 use corun_model::finding::{Answer, Finding, Part};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// Name and version of the JSON form; names are added, never changed.
 pub const SCHEMA: &str = "corun.doctor/1";
@@ -19,10 +20,41 @@ pub struct DoctorReport {
     pub findings: Vec<Finding>,
 }
 
+/// An agent's ring as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingFound {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The most that it takes on the disk.
+    pub most_bytes: u64,
+    /// What it takes; `None`: it could not be opened.
+    pub used_bytes: Option<u64>,
+    /// When the oldest window that is kept began, as in RFC 3339; `None`: there is none yet.
+    pub oldest: Option<String>,
+    /// Why the last interval was not written; `None`: it was.
+    pub why_not: Option<String>,
+}
+
 impl DoctorReport {
     /// As JSON.
     pub fn json(&self) -> String {
         json::indented(&value(self))
+    }
+
+    /// As JSON, with the ring of the agent that is asked, if it has one.
+    pub fn json_of_agent(&self, ring: Option<&RingFound>) -> String {
+        let mut value = value(self);
+        value["ring"] = ring.map_or(Value::Null, |ring| {
+            serde_json::json!({
+                "folder": ring.folder.display().to_string(),
+                "most_bytes": ring.most_bytes,
+                "used_bytes": ring.used_bytes,
+                "oldest": ring.oldest,
+                "is_written": ring.why_not.is_none(),
+                "why_not": ring.why_not,
+            })
+        });
+        json::indented(&value)
     }
 
     /// One table with a heading per part, then the verdict and what the symbols mean.

@@ -77,6 +77,10 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
     assert_eq!(agent.get("/readyz"), (200, "ok\n".into()));
     let doctor: Value = serde_json::from_str(&agent.get("/doctor").1).unwrap();
     assert_eq!(doctor["schema"], "corun.doctor/1");
+    let kept = &doctor["ring"];
+    assert_eq!((kept["folder"].as_str(), kept["most_bytes"].as_u64()), (ring.to_str(), Some(16 << 20)));
+    assert!(kept["used_bytes"].as_u64().is_some_and(|bytes| bytes > 0 && bytes <= 16 << 20), "{kept}");
+    assert_eq!((&kept["is_written"], &kept["why_not"]), (&Value::Bool(true), &Value::Null));
     assert_eq!(agent.get("/nowhere").0, 404);
     let status = fs::read_to_string(format!("/proc/{}/status", agent.child.id())).unwrap();
     let kept = status.lines().find_map(|l| l.strip_prefix("CapEff:\t")).unwrap();

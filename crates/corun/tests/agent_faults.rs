@@ -9,6 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use corun_agent::ring::{encode, Damage, Entry, Fault, Reader, Run, What, Writer};
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::{Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
+use serde_json::Value;
 use serving::{is_refused, run, said, Agent};
 use std::collections::BTreeSet;
 use std::fs;
@@ -200,6 +201,46 @@ fn a_ring_of_another_version_is_refused_to_a_reader_and_left_behind_by_an_agent(
     let output = run(&["profile", "--from", name]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("is of ring format 9"), "{text}{}", said(&output));
+}
+
+#[test]
+fn the_doctor_tells_of_the_ring_how_far_back_it_goes_and_why_it_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));
+    let text = |ring: &Path| {
+        let ring = format!("[ring]\nfolder = {ring:?}\nsize = \"1MiB\"\ninterval = \"200ms\"\n");
+        fs::write(&config, format!("window = \"200ms\"\n{ring}")).unwrap();
+    };
+    text(&ring);
+    let began = jiff::Timestamp::now();
+    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
+    let kept = |a: &Agent| serde_json::from_str::<Value>(&a.get("/doctor").1).unwrap()["ring"].clone();
+    let oldest = agent.until("a window in the ring", |a| kept(a)["oldest"].as_str().map(str::to_owned));
+    let oldest: jiff::Timestamp = oldest.parse().unwrap();
+    // It is told to the second.
+    assert!(oldest.as_second() >= began.as_second() && oldest <= jiff::Timestamp::now(), "{oldest}");
+
+    // A folder that cannot be made: the agent goes on without a ring, says so, and tries again when it is told to.
+    let nowhere = config.join("ring");
+    let reload = |ring: &Path| {
+        text(ring);
+        agent.signal(libc::SIGHUP);
+        agent.hear("the configuration was read again");
+        kept(&agent)
+    };
+    let lost = reload(&nowhere);
+    assert_eq!((lost["folder"].as_str(), &lost["used_bytes"]), (nowhere.to_str(), &Value::Null), "{lost}");
+    assert!(lost["why_not"].as_str().is_some_and(|why| why.contains("is no folder; name")), "{lost}");
+    assert_eq!(agent.get("/readyz").0, 503);
+    let found = reload(&ring);
+    assert_eq!(
+        (&found["is_written"], found["folder"].as_str()),
+        (&Value::Bool(true), ring.to_str()),
+        "{found}"
+    );
+    assert!(found["oldest"].is_string(), "{found}");
+    let bare = Agent::start(&[]);
+    assert!(kept(&bare).is_null());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A ring on a real file system: what is written is read, whatever happens in between.
 
 use crate::made::{window, WINDOW_NS};
-use corun_agent::ring::{decode, encode, Damage, Entry, KeptWindow, Reader, RingError, Run, Writer};
+use corun_agent::ring::{
+    decode, encode, oldest_ns, Damage, Entry, KeptWindow, Reader, RingError, Run, Writer,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,6 +53,21 @@ fn numbers(kept: &[KeptWindow]) -> Vec<u64> {
 fn newest(folder: &Path) -> PathBuf {
     let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
     names.filter(|path| path.to_str().unwrap().contains("segment-")).max().unwrap()
+}
+
+#[test]
+fn when_the_oldest_window_began_is_told_without_reading_the_ring() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(oldest_ns(&folder.path().join("nowhere")), None);
+    let mut ring = open(folder.path());
+    assert_eq!(oldest_ns(folder.path()), None, "only who writes is in it");
+    let mut oldest = 0;
+    for n in 0..400 {
+        ring.append(&entry(n)).unwrap();
+        oldest = Reader::open(folder.path()).unwrap().span().unwrap().start;
+        assert_eq!(oldest_ns(folder.path()), Some(oldest), "at window {n}");
+    }
+    assert!(oldest > EPOCH_NS, "it went round");
 }
 
 #[test]

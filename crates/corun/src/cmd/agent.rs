@@ -78,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let caller = Caller {
         reload: &|| args.effective(),
         say: &|what| lines::say(&format!("corun: {}", corun_report::one_line(what))),
-        doctor: &|is_loaded| doctor::examined(is_loaded).json(),
+        doctor: &doctor::examined,
     };
     match agent::run(config, &caller) {
         Ok(()) => Ok(ExitCode::SUCCESS),
