@@ -168,6 +168,10 @@ impl App {
         self.screens.last().expect("the overview is never left")
     }
 
+    fn is_in_tenant(&self) -> bool {
+        matches!(self.screen(), Screen::Tenant { .. })
+    }
+
     /// The tenants that are shown, in their order.
     pub fn rows(&self) -> Vec<&Row> {
         let Some(snapshot) = self.shown() else { return Vec::new() };
@@ -237,6 +241,13 @@ impl App {
                 self.notice = Some("only what happens now can be traced; this is the past".into())
             }
             Action::Trace => return Some(Request::Trace),
+            Action::Pause if self.facts.is_replay => {
+                self.notice = Some("this is the past, which stands still; nothing has to be held".into())
+            }
+            Action::Filter | Action::SortNext | Action::SortBefore if self.is_in_tenant() => {
+                self.notice =
+                    Some("only the list of tenants is filtered and sorted; go back to it first".into())
+            }
             Action::Help => self.is_helping = true,
             Action::Filter => self.is_typing = true,
             Action::Up => self.move_by(-1),
@@ -355,8 +366,8 @@ impl App {
 
     fn hold_or_go_on(&mut self) {
         self.held = match self.held {
-            Some(_) if !self.facts.is_replay => None,
-            _ => self.shown().map(|snapshot| snapshot.number),
+            Some(_) => None,
+            None => self.shown().map(|snapshot| snapshot.number),
         };
     }
 

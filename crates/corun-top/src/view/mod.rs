@@ -151,19 +151,21 @@ fn lines(app: &App, caps: Capabilities, columns: u16, rows: u16) -> Vec<Line<'st
 }
 
 fn header(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
-    let mut said = format!("corun top: {}", app.facts.target);
+    let mut cpus = String::new();
     if let Some(snapshot) = app.shown() {
-        let cpus = snapshot.seen.cpus.len();
-        if cpus > 0 {
-            said += &format!(", {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
+        let count = snapshot.seen.cpus.len();
+        if count > 0 {
+            cpus += &format!(", {count} CPU{}", if count == 1 { "" } else { "s" });
         }
         if let Some(busy) = snapshot.busy_share() {
-            said += &format!(" {:.0} % busy", busy * 100.0);
+            cpus += &format!(" {:.0} % busy", busy * 100.0);
         }
     }
     let when = when(app);
     let room = columns.saturating_sub(width(&when) + 1);
-    let line = left(&said, room) + " " + &when;
+    // The folder of a ring may be long, and is known.
+    let target = cut(&format!("corun top: {}", app.facts.target), room.saturating_sub(width(&cpus)));
+    let line = left(&(target + &cpus), room) + " " + &when;
     Line::styled(cut(&line, columns), caps.head().add_modifier(Modifier::REVERSED))
 }
 
@@ -184,7 +186,7 @@ fn when(app: &App) -> String {
     let newest = app.history.newest().map_or(snapshot.seen.end_ns, |m| m.seen.end_ns);
     let back_ns = newest.saturating_sub(snapshot.seen.end_ns);
     let back = corun_model::duration::human_ns(back_ns);
-    let place = || format!("window {} of {}", app.place() + 1, app.history.len());
+    let place = || format!("({} of {})", app.place() + 1, app.history.len());
     match (app.facts.is_replay, app.is_held()) {
         (true, _) => format!("{} {}", snapshot.date, place()),
         (false, false) if app.ended.is_some() => format!("{} ended", snapshot.date),
@@ -211,6 +213,24 @@ fn footer(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
     }
     let wanted: &[(Action, &str)] = match (app.is_helping, app.screen()) {
         (true, _) => &[(Action::Help, "any key goes back")],
+        (_, Screen::Overview { .. }) if app.facts.is_replay => &[
+            (Action::Help, "help"),
+            (Action::Enter, "closer"),
+            (Action::Matrix, "matrix"),
+            (Action::Earlier, "earlier"),
+            (Action::Later, "later"),
+            (Action::Save, "save"),
+            (Action::Quit, "quit"),
+        ],
+        (_, Screen::Matrix { .. }) if app.facts.is_replay => &[
+            (Action::Help, "help"),
+            (Action::Enter, "closer"),
+            (Action::Back, "back"),
+            (Action::Earlier, "earlier"),
+            (Action::Later, "later"),
+            (Action::Save, "save"),
+            (Action::Quit, "quit"),
+        ],
         (_, Screen::Overview { .. }) => &[
             (Action::Help, "help"),
             (Action::Enter, "closer"),

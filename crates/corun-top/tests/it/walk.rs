@@ -128,6 +128,35 @@ fn left_goes_back_in_time_as_far_as_there_is_and_right_forward() {
 }
 
 #[test]
+fn a_key_that_does_nothing_here_says_so() {
+    let mut app = everybody();
+    press(&mut app, &["enter", ">"]);
+    assert!(
+        app.notice.as_deref().is_some_and(|said| said.contains("go back to it first")),
+        "{:?}",
+        app.notice
+    );
+    press(&mut app, &["/"]);
+    assert!(app.notice.is_some() && !app.is_typing);
+    app.facts.is_replay = true;
+    press(&mut app, &["esc", "space"]);
+    assert!(app.notice.as_deref().is_some_and(|said| said.contains("stands still")), "{:?}", app.notice);
+    press(&mut app, &["left"]);
+    let shown = text(&app, 80, 24);
+    assert!(shown.trim_end().ends_with("left earlier  right later  s save  q quit"), "{shown}");
+}
+
+#[test]
+fn the_folder_of_a_ring_is_cut_before_what_the_cpus_do() {
+    let mut app = everybody();
+    app.facts =
+        corun_top::app::Facts { target: format!("/{}", "far/".repeat(30)), is_replay: true, ..app.facts };
+    let shown = text(&app, 80, 24);
+    let head = shown.lines().next().unwrap();
+    assert!(head.contains("~, 2 CPUs 91 % busy ") && head.ends_with("(20 of 20)"), "{head}");
+}
+
+#[test]
 fn beyond_the_ends_of_a_replay_somebody_else_looks_and_what_is_found_is_looked_at_from_there() {
     let mut app = everybody();
     app.facts.is_replay = true;

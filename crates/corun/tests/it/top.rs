@@ -142,7 +142,7 @@ fn the_ring_of_an_agent_is_shown_as_the_machine_was() {
     let words: Vec<&str> = frame.split_whitespace().collect();
     let sentence = "web suffers most: it waited 300 ms for others in 1.00 s, 38 % of the time it wanted a CPU; hog took 300 ms of it.";
     assert!(words.join(" ").contains(sentence), "{frame}");
-    assert!(frame.contains("window 5 of 5"), "{frame}");
+    assert!(frame.contains("(5 of 5)"), "{frame}");
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn any_stretch_of_a_ring_is_shown_from_its_beginning_on() {
         frame
     };
     let two = at(&["--at", "2023-11-14T22:13:22", "--for", "2s"]);
-    assert!(two.contains("2023-11-14 22:13:23 UTC window 1 of 2"), "{two}");
+    assert!(two.contains("2023-11-14 22:13:23 UTC (1 of 2)"), "{two}");
     let rest = at(&["--at", "2023-11-14T22:13:21"]);
-    assert!(rest.contains("window 1 of 4"), "{rest}");
+    assert!(rest.contains("(1 of 4)"), "{rest}");
     let newest = at(&["--for", "3s"]);
-    assert!(newest.contains("2023-11-14 22:13:25 UTC window 3 of 3"), "{newest}");
+    assert!(newest.contains("2023-11-14 22:13:25 UTC (3 of 3)"), "{newest}");
     let refused = |args: &[&str]| corun(&[&["--once"], args].concat()).env("TZ", "UTC").output().unwrap();
     let none = refused(&[ring, "--at", "1999-01-01T00:00", "--for", "1s"]);
     is_refused(&none, "has nothing of that time; it has 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:25 UTC");

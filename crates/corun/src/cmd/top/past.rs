@@ -6,6 +6,7 @@ use crate::usage::Usage;
 use corun_agent::ring::{Reader, Run};
 use corun_agent::stretch::{self, Found, Which};
 use corun_model::Observation;
+use corun_report::{one_line, Source};
 use corun_top::app::{App, Facts};
 use corun_top::live::Began;
 use corun_top::snapshot::Snapshot;
@@ -82,6 +83,7 @@ impl Past {
         let said = besides(&found);
         let Some(stretch) = found.stretch else { return said.unwrap_or_else(none) };
         self.began = began(&self.folder, &stretch.run);
+        app.facts.clone_from(&self.began.facts);
         let all = stretch.span();
         self.times = stretch.times;
         app.turn_to(stretch.windows, backwards);
@@ -98,11 +100,18 @@ fn from_to(time: &Range<u64>) -> String {
 }
 
 fn began(folder: &Path, run: &Run) -> Began {
+    let source = source_of(run);
+    let missing = match source {
+        Source::Schedstat => {
+            vec!["The agent saw without eBPF, so who held the CPUs is not known.".to_owned()]
+        }
+        _ => Vec::new(),
+    };
     Began {
-        facts: Facts { target: folder.display().to_string(), is_replay: true, missing: Vec::new() },
+        facts: Facts { target: one_line(&folder.display().to_string()), is_replay: true, missing },
         machine: run.machine.clone(),
         cpus: run.cpus,
-        source: source_of(run),
+        source,
     }
 }
 
