@@ -1,5 +1,5 @@
 /* Everything that libcorun promises to a C program: it prints what does not hold, and ends with the number of such lines,
- * or with 100 where CORUN_ADAPT is no mode. With RACES it leaves out what cannot be done under a sanitizer. */
+ * or with 100 where CORUN_ADAPT is no mode. */
 #define _GNU_SOURCE
 #include <corun.h>
 #include <fcntl.h>
@@ -221,9 +221,7 @@ int main(void) {
     answers();
     pages();
     forked();
-#ifndef RACES
     no_memory();
-#endif
     workers();
     corun_close(c);
     return failures > 99 ? 99 : failures;
