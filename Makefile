@@ -59,7 +59,7 @@ test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's i
 	@scripts/test-guest
 
 .PHONY: test-races
-test-races: ## what threads may do to each other: every order of a few steps (loom)
+test-races: ## what threads may do to each other: every order of a few steps (loom), whole runs under ThreadSanitizer
 	@scripts/need $(build_packages)
 	@scripts/need-rust
 	@scripts/test-races
