@@ -6,6 +6,7 @@
 //! | `bench` | the tests of the benchmarks in `bench` |
 //! | `contract` | the field names of every JSON that is documented |
 //! | `generate` | the man page and completions |
+//! | `helm` | the Helm chart against the types of Kubernetes |
 //! | `packages` | what `make package` makes, installed and removed |
 //! | `pipes` | what becomes of a run whose output nobody reads |
 //! | `places` | flags that name files and folders, given what is none |
@@ -27,6 +28,7 @@ mod printed;
 mod bench;
 mod contract;
 mod generate;
+mod helm;
 mod packages;
 mod pipes;
 mod places;
