@@ -18,6 +18,9 @@
 //! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
 //!    a waiting task by one at most. Where more tasks have work than there are CPUs, several of them may wait for the same
 //!    co-runner at once: their steals then rise and fall together from window to window, and leave less ([`Hints::overlap`]).
+//!    When thefts of different tasks were, sums do not tell. They are taken to fall independently of each other. A task that
+//!    spins takes its turns as a loop does, and turns of loops may fall together or never do, for as long as they last. So at most
+//!    no two tasks of a program that spins are stolen from at once ([`Hints::apart`]).
 //! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
 //!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
@@ -72,12 +75,14 @@ pub struct Hints {
     pub overlap: f64,
     /// What a wake-up takes where CPUs sleep, in nanoseconds; 0: nobody knows.
     pub wake_up_ns: f64,
+    /// Tasks are never stolen from at the same moment.
+    pub apart: bool,
 }
 
 impl Hints {
     /// The other extreme, on the same machine: all the program's waiting is its own.
     pub fn all_its_own(self) -> Hints {
-        Hints { own_waiting: Some(f64::INFINITY), overlap: 0.0, wake_up_ns: self.wake_up_ns }
+        Hints { own_waiting: Some(f64::INFINITY), overlap: 0.0, ..self }
     }
 
     /// What these windows, which follow each other, tell of a machine that takes so long for a wake-up.
@@ -87,6 +92,7 @@ impl Hints {
             own_waiting: quiet.as_ref().map(own_waiting),
             overlap: overlap(windows),
             wake_up_ns: quiet.map_or(wake_up_ns, |quiet| wake_ups::at_most(&quiet, wake_up_ns)),
+            apart: false,
         }
     }
 
@@ -114,10 +120,11 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.most(hints))
 }
 
-/// Both of a window whose bounds are known: what [`likely`] says, and what [`from_ledger`] does.
+/// Both of a window whose bounds are known: what [`likely`] says, and the most that it may be.
 pub(crate) fn likely_and_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<(Alone, Alone)> {
     let sums = Sums::of(window, hints.wake_up_ns, bounds)?;
-    Some((sums.likely(hints), sums.most(hints)))
+    let apart = window.total().spins();
+    Some((sums.likely(hints), sums.most(Hints { apart, ..hints })))
 }
 
 impl Alone {
@@ -187,9 +194,17 @@ impl Sums<'_> {
         let &Sums { window, compute_ns, busiest_ns, ref crowding, wake_ups, roomy, bound } = self;
         let overlap = if roomy { 0.0 } else { hints.overlap };
         let taken = |task, s: &Spent| crowding.taken_ns(window, task, s) / s.life_ns;
+        let all_taken_ns: f64 = match hints.apart {
+            true => window.each().map(|(task, s)| crowding.taken_ns(window, task, s)).sum(),
+            false => 0.0,
+        };
         let lost = |task, s: &Spent| {
             let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
-            taken(task, s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap)) / s.life_ns
+            let beside_ns = match hints.apart {
+                true => (all_taken_ns - taken(task, s) * s.life_ns).max(0.0),
+                false => s.beside_stolen_ns * (1.0 - overlap),
+            };
+            taken(task, s) + waiting_ns.min(beside_ns) / s.life_ns
         };
         let is_worker = |s: &Spent| is_worker(s.compute_ns, busiest_ns);
         let workers = window.each().filter(|(_, s)| is_worker(s));
@@ -370,6 +385,20 @@ mod tests {
         assert!((found.steal + found.sync - (found.slowdown - 1.0)).abs() < 1e-9, "{found:?}");
         let known = Hints { own_waiting: Some(0.0), ..Hints::default() };
         assert_eq!(likely(&window, known).unwrap().slowdown, most, "what is known needs no guess");
+    }
+
+    #[test]
+    fn thefts_of_who_spins_may_never_fall_together_and_of_who_sleeps_they_fall_by_chance() {
+        // Two threads that get a CPU for a third of the time, and compute for a twentieth.
+        let waits = |spin_ns, sibling_ns| {
+            let spent = Spent { spin_ns, ..task(5.0, sibling_ns, 200.0 / 3.0, 200.0 / 9.0) };
+            let tasks = (0..2).map(|i| (TaskId(i), spent)).collect();
+            let window = Window { wall_ns: LIFE_NS, tasks, cpus: 2, ..Window::default() };
+            likely_and_most(&window, Hints::default(), &Bounds::of(&window)).unwrap().1.slowdown
+        };
+        let waiting_ns = 100.0 / 3.0 - 5.0;
+        assert!((waits(waiting_ns, 0.0) - 20.0).abs() < 1e-6, "{}", waits(waiting_ns, 0.0));
+        assert!((waits(0.0, waiting_ns) - 9.0).abs() < 1e-6, "{}", waits(0.0, waiting_ns));
     }
 
     #[test]

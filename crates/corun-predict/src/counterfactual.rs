@@ -19,6 +19,9 @@ pub struct AloneTime {
     pub alone_ns: [f64; 3],
     /// Of what was lost, the share that it waited for CPUs itself, 0..=1; the rest it waited for siblings that did.
     pub steal: f64,
+    /// Whether what the subject spun was told from what it computed; else this says little of one that spins.
+    #[serde(default)]
+    pub tells_spinning: bool,
 }
 
 /// Of a stretch: how much of it evidence covers, and what was lost in that.
@@ -30,6 +33,8 @@ pub struct Covered {
     pub lost_ns: [f64; 3],
     /// Of the likely loss, the share that tasks waited for CPUs, 0..=1.
     pub steal: f64,
+    /// As [`AloneTime::tells_spinning`], of all of it.
+    pub tells_spinning: bool,
 }
 
 /// All evidence of a run, in the order of time.
@@ -59,7 +64,7 @@ impl Counterfactual {
     pub fn of(&self, start_ns: u64, end_ns: u64) -> Covered {
         let first = self.0.partition_point(|e| e.end_ns <= start_ns);
         let within = self.0[first..].iter().take_while(|e| e.start_ns < end_ns);
-        let mut covered = Covered::default();
+        let mut covered = Covered { tells_spinning: true, ..Covered::default() };
         let mut steal_ns = 0.0;
         for e in within {
             let length_ns = (e.end_ns - e.start_ns) as f64;
@@ -68,6 +73,7 @@ impl Counterfactual {
                 e.alone_ns.map(|alone_ns| (length_ns - alone_ns) * part_ns / length_ns);
             covered.wall_ns += part_ns;
             steal_ns += e.steal * likely.max(0.0);
+            covered.tells_spinning &= e.tells_spinning;
             covered.lost_ns =
                 [covered.lost_ns[0] + most, covered.lost_ns[1] + likely, covered.lost_ns[2] + least];
         }
@@ -85,7 +91,9 @@ fn together(pair: &[AloneTime]) -> AloneTime {
     let lost = |e: &AloneTime| (of(e) - e.alone_ns[1]).max(0.0);
     let all = lost(a) + lost(b);
     let steal = if all > 0.0 { (a.steal * lost(a) + b.steal * lost(b)) / all } else { 0.0 };
-    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns: [alone(0), alone(1), alone(2)], steal }
+    let alone_ns = [alone(0), alone(1), alone(2)];
+    let tells_spinning = a.tells_spinning && b.tells_spinning;
+    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns, steal, tells_spinning }
 }
 
 #[cfg(test)]
@@ -93,7 +101,7 @@ mod tests {
     use super::*;
 
     fn evidence(start_ns: u64, alone_ns: [f64; 3]) -> AloneTime {
-        AloneTime { start_ns, end_ns: start_ns + 100, alone_ns, steal: 0.5 }
+        AloneTime { start_ns, end_ns: start_ns + 100, alone_ns, steal: 0.5, tells_spinning: true }
     }
 
     #[test]
@@ -105,7 +113,7 @@ mod tests {
         let half = known.of(50, 200);
         assert_eq!((half.wall_ns, half.lost_ns, half.steal), (50.0, [10.0, 25.0, 30.0], 0.5));
         assert_eq!(known.of(200, 300).lost_ns, [-20.0, 0.0, 0.0], "it may take longer alone");
-        assert_eq!(known.of(100, 200), Covered::default(), "nobody knows");
+        assert_eq!(known.of(100, 200).wall_ns, 0.0, "nobody knows");
     }
 
     #[test]

@@ -69,6 +69,9 @@ pub struct Estimate {
     pub interval: [f64; 2],
     /// How often the interval should hold the slowdown that a whole run shows, 0..1.
     pub confidence: f64,
+    /// Whether its tasks may have spun unseen while they waited for each other: then it is slower by that much at least, and nothing
+    /// is known of how much more. The interval is then that of the least.
+    pub may_have_spun: bool,
     /// Where the slowdown comes from.
     pub parts: Parts,
     /// Who took the time, most first.

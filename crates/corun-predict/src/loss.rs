@@ -7,8 +7,8 @@
 //! every slot lost is reduced in proportion.
 //!
 //! Where evidence ([`crate::counterfactual`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::combine`]), within the
-//! bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
-//! spins: what a replay makes of that is less sure than the sums. What may have come out of a sleep is no more than the evidence says.
+//! bounds that are certain; every slot's loss is then scaled by what that comes to. Of a program that
+//! spins it counts only if it knows how much. What may have come out of a sleep is no more than the evidence says.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
 //! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most. A program that
@@ -22,7 +22,7 @@ use crate::bounds::{Bound, Bounds};
 use crate::calibrated::REST_OF_RUN;
 use crate::combine::Weight;
 use crate::counterfactual::Counterfactual;
-use crate::definitions::{NEARLY_ALL, NEGLIGIBLE, SPINS};
+use crate::definitions::{NEARLY_ALL, NEGLIGIBLE};
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
@@ -249,8 +249,8 @@ impl Losses {
         let length_ns = whole.end_ns.saturating_sub(whole.start_ns) as f64;
         let covered = known.of(whole.start_ns, whole.end_ns);
         let all = whole.total();
-        let spins = all.spin_ns > SPINS * all.on_cpu_ns();
-        if length_ns <= 0.0 || covered.wall_ns < NEARLY_ALL * length_ns || spins {
+        let is_blind = all.spins() && !covered.tells_spinning;
+        if length_ns <= 0.0 || covered.wall_ns < NEARLY_ALL * length_ns || is_blind {
             return None;
         }
         let certain_ns = Bounds::of(whole).certain_ns;

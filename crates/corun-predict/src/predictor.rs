@@ -347,8 +347,9 @@ impl Predictor {
         let spread = estimate.evidence.spread().ok_or(CannotTell::TooFewWindows)?;
         let [low, high] =
             interval(estimate.slowdown(), spread, estimate.evidence.bias, self.options.confidence);
-        // What was stolen may have come out of a sleep: then the program was slower by as little as that.
-        let interval = [low.min(estimate.least), high];
+        // What was stolen may have come out of a sleep: then the program was slower by as little as that. And it may have been slower
+        // by all that tasks waited while others were stolen from.
+        let interval = [low.min(estimate.least), high.max(estimate.most)];
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
         let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();
@@ -361,6 +362,8 @@ impl Predictor {
         if all.unjudged_ns > 0.0 {
             unavailable.insert(Unavailable::new(What::SpinTime, Why::SpinningNotTold));
         }
+        // A replay tries out that they did.
+        let may_have_spun = estimate.method != Method::Replay && waited_unseen(&shared);
         let alone = (estimate.method == Method::Dedicated).then_some(dedicated);
         let mut windows = summary(&self.dedicated, from_ns, |_| None, Label::Dedicated);
         windows.extend(summary(&self.shared, from_ns, |w| estimate.slowdown_of(w), Label::Shared));
@@ -369,6 +372,7 @@ impl Predictor {
             slowdown: estimate.slowdown(),
             interval,
             confidence: self.options.confidence,
+            may_have_spun,
             parts: estimate.evidence.parts.net(),
             culprits: culprits(&shared, &self.tenants),
             baselines: baselines(alone.as_ref(), &shared),
@@ -382,6 +386,13 @@ impl Predictor {
             frozen: all.frozen_ns / all.life_ns.max(1.0),
         })
     }
+}
+
+/// Whether one of its tasks may have waited on its CPU, unseen, for another that was stolen from.
+fn waited_unseen(window: &Window) -> bool {
+    let (all, workers) = (window.total(), window.workers().count());
+    let much = |ns: f64, of_ns: f64| ns > NEGLIGIBLE * of_ns;
+    workers > 1 && much(all.unjudged_ns, all.on_cpu_ns()) && much(all.stolen_ns, all.life_ns)
 }
 
 /// The windows since `from_ns`, merged where they are many.

@@ -6,13 +6,14 @@
 //! ([`MOST_EVENTS`]), so that memory and time are bounded.
 //!
 //! What the log leaves open is tried both ways, and the ends are those of the evidence: whether waits for the outside are over
-//! at their time or after their length, whether siblings share their work, how long wake-ups take, and, where nobody tells spinning
-//! from computing, whether threads spun while a sibling was off its CPU.
+//! at their time or after their length, whether siblings share their work, how long wake-ups take, and what threads that spin waited for. Where
+//! nobody tells spinning from computing, they may have spun whenever a sibling was off its CPU.
 
 use crate::calibrated::{ALL_THE_TIME, REPLAY, REPLAY_OF_WAITS};
 use crate::counterfactual::AloneTime;
 use corun_model::run_log::RunLog;
-use corun_sim::replay::script::Op;
+use corun_model::{Observation, TenantId};
+use corun_sim::replay::script::{Op, Script, Spinning};
 pub use corun_sim::replay::NoReplay;
 use corun_sim::replay::{Conditions, Transcriber, Transcript};
 
@@ -53,6 +54,16 @@ impl Replayer {
         }
     }
 
+    /// Takes for how long each of the program's tasks spun in the window up to which its log has been taken, as far as that was told.
+    pub fn see(&mut self, seen: &Observation, subject: TenantId) {
+        for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
+            let ledger = &task.account.ledger;
+            if let Some(spin_ns) = ledger.parts().spin_ns {
+                self.transcriber.tell_spinning(task.id, spin_ns, ledger.on_cpu_ns());
+            }
+        }
+    }
+
     /// Why nothing more is told; `None`: it is.
     pub fn failed(&self) -> Option<NoReplay> {
         self.failed
@@ -63,18 +74,21 @@ impl Replayer {
         self.transcriber.events() > MOST_EVENTS
     }
 
-    /// What is known of the stretch since the last call. `is_over`: the program has ended. `knows_spinning`: somebody tells
-    /// spinning from computing, and it does not spin.
-    pub fn evidence(&mut self, is_over: bool, knows_spinning: bool) -> Option<AloneTime> {
+    /// What is known of the stretch since the last call. `is_over`: the program has ended. `tells_spinning`: somebody tells
+    /// spinning from computing, so a task of which nothing was [told](Replayer::see) did not spin.
+    pub fn evidence(&mut self, is_over: bool, tells_spinning: bool) -> Option<AloneTime> {
         if self.failed.is_some() {
             return None;
         }
         let is_full = self.is_full();
-        let transcript =
+        let mut transcript =
             if is_full { self.transcriber.cut(is_over) } else { self.transcriber.so_far(is_over) };
+        if tells_spinning {
+            transcript.program.scripts.iter_mut().for_each(|s| s.spun = s.spun.or(Some(Default::default())));
+        }
         let start_ns = self.told_until_ns.unwrap_or(transcript.start_ns);
         let end_ns = transcript.start_ns + transcript.lasted_ns;
-        let alone_ns = match self.alone_ns(&transcript, knows_spinning) {
+        let alone_ns = match self.alone_ns(&transcript) {
             Ok(alone_ns) => alone_ns,
             Err(why) => {
                 self.failed = Some(why);
@@ -93,11 +107,11 @@ impl Replayer {
             self.told_ns = [0.0; 3];
         }
         self.told_until_ns = Some(end_ns);
-        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0 })
+        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0, tells_spinning })
     }
 
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.
-    fn alone_ns(&self, transcript: &Transcript, knows_spinning: bool) -> Result<[f64; 3], NoReplay> {
+    fn alone_ns(&self, transcript: &Transcript) -> Result<[f64; 3], NoReplay> {
         let wall_ns = transcript.lasted_ns as f64;
         let unknown = Conditions::default();
         let wake_up_ns = self.wake_up_ns.unwrap_or(unknown.wake_up_ns);
@@ -105,26 +119,26 @@ impl Replayer {
         let again = |conditions| transcript.alone(&conditions);
         let alone = again(conditions)?;
         let mut ends = vec![alone.least_ns as f64, alone.most_ns as f64];
-        let (mut waits, mut beside_ns, mut compute_ns) = (0u64, 0u64, 0u64);
-        for op in transcript.program.scripts.iter().flat_map(|s| &s.ops) {
-            match op {
-                Op::Wait(_) => waits += 1,
-                Op::Compute { ns, beside_ns: beside, .. } => {
-                    (compute_ns, beside_ns) = (compute_ns + ns, beside_ns + beside);
-                }
-                _ => {}
-            }
-        }
+        let scripts = &transcript.program.scripts;
+        let waits = scripts.iter().flat_map(|s| &s.ops).filter(|op| matches!(op, Op::Wait(_))).count();
         let per_s = waits as f64 * 1e9 / wall_ns.max(1.0);
         if self.wake_up_ns.is_none() && per_s > ALL_THE_TIME {
             for wake_up_ns in [0, 2 * wake_up_ns] {
                 ends.push(again(Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
             }
         }
-        if !knows_spinning && beside_ns as f64 > REPLAY * compute_ns as f64 {
-            ends.push(again(Conditions { spun: 1.0, ..conditions })?.least_ns as f64);
+        let spun_ns = |how| scripts.iter().map(|s| s.spun_ns(how)).sum::<u64>() as f64;
+        let [least_ns, likely_ns, most_ns] = [Spinning::Least, Spinning::Likely, Spinning::Most].map(spun_ns);
+        let matters_ns = REPLAY * (scripts.iter().map(Script::compute_ns).sum::<u64>() as f64 - likely_ns);
+        if likely_ns - least_ns > matters_ns {
+            ends.push(again(Conditions { spun: Spinning::Least, ..conditions })?.most_ns as f64);
         }
-        let error = REPLAY + (REPLAY_OF_WAITS - REPLAY) * (per_s / ALL_THE_TIME).min(1.0);
+        if most_ns - likely_ns > matters_ns {
+            ends.push(again(Conditions { spun: Spinning::Most, ..conditions })?.least_ns as f64);
+        }
+        // Who spins waits as often as it likes: no log tells.
+        let waits = if likely_ns > matters_ns { 1.0 } else { (per_s / ALL_THE_TIME).min(1.0) };
+        let error = REPLAY + (REPLAY_OF_WAITS - REPLAY) * waits;
         let least = ends.iter().copied().fold(f64::INFINITY, f64::min) * (-error).exp();
         let most = ends.iter().copied().fold(0.0, f64::max) * error.exp();
         Ok([least, alone.likely_ns as f64, most])

@@ -165,6 +165,7 @@ impl Stretch<'_> {
             wall_ns: shared.wall_ns,
             evidence: Evidence::new(slowdown, spread.map(|(spread, _)| spread), bias, parts),
             least: slowdown,
+            most: slowdown,
             method: Method::Dedicated,
             slowest,
             missing,
@@ -245,6 +246,7 @@ impl Estimator for LedgerAndReplay {
                 parts_of(&loss, slowdown),
             ),
             least: loss.slowdowns()[0].min(slowdown),
+            most: loss.slowdowns()[2].max(slowdown),
             method: Method::Ledger,
             slowest: of.apart(shared).then_some(found.slowest),
             missing: [

@@ -18,8 +18,9 @@ pub(crate) struct StretchEstimate {
     /// Time shared.
     pub wall_ns: f64,
     pub evidence: Evidence,
-    /// The slowdown where all theft that may have come out of a sleep did.
+    /// The slowdown where all theft that may have come out of a sleep did, and where all waiting that siblings' theft may have caused is.
     pub least: f64,
+    pub most: f64,
     pub method: Method,
     pub slowest: Option<f64>,
     pub missing: BTreeSet<Unavailable>,
@@ -67,9 +68,10 @@ impl StretchEstimate {
             return self;
         }
         let (evidence, weight) = self.evidence.with(&less.evidence);
-        let least = weight.mean(self.least.ln(), less.least.ln()).exp();
+        let mean = |own: f64, of_less: f64| weight.mean(own.ln(), of_less.ln()).exp();
+        let (least, most) = (mean(self.least, less.least), mean(self.most, less.most));
         let rules = if weight.share < 0.5 { less.rules } else { self.rules };
-        StretchEstimate { evidence, least, rules, ..self }
+        StretchEstimate { evidence, least, most, rules, ..self }
     }
 
     /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
@@ -101,6 +103,8 @@ impl StretchEstimate {
         let replay = Evidence::new(replayed, Some(certain), weight.error, parts_of(loss, replayed));
         let both = replay.weighed(&self.evidence, weight);
         let likely = both.slowdown();
+        // Where evidence is unsure, what sums leave open stays open.
+        let most = weight.mean(loss.slowdown_at(evident.lost_ns[2]).ln(), self.most.ln()).exp();
         let method = if weight.share > 0.5 { Method::Replay } else { Method::Ledger };
         let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
         let ratio = if own > 1.0 { lost(likely) / lost(own) } else { 1.0 };
@@ -114,6 +118,7 @@ impl StretchEstimate {
         StretchEstimate {
             evidence: Evidence { parts: parts_of(loss, likely), ..both },
             least: loss.slowdowns()[0].min(likely),
+            most: most.max(likely),
             method,
             ..self
         }
@@ -126,13 +131,13 @@ impl StretchEstimate {
         let memory = parts.memory.unwrap_or(0.0).max(0.0);
         let most = 1.0 / left.max(f64::MIN_POSITIVE) + memory;
         if own <= most {
-            return self;
+            return StretchEstimate { most: self.most.min(most), ..self };
         }
         let kept = (most - 1.0) / (own - 1.0);
         let Parts { steal, sync, memory, .. } = parts;
         let parts = Parts::of(most, steal * kept, sync * kept, memory.map(|part| part * kept));
         let evidence = Evidence { log_slowdown: most.ln(), parts, ..self.evidence };
-        StretchEstimate { evidence, least: self.least.min(most), ..self }
+        StretchEstimate { evidence, least: self.least.min(most), most, ..self }
     }
 
     /// How long it would have taken alone.
@@ -164,6 +169,7 @@ impl StretchEstimate {
                 Parts::of(slowdown, steal, sync, memory),
             ),
             least: wall_ns / stretches.iter().map(|t| t.wall_ns / t.least).sum::<f64>(),
+            most: wall_ns / stretches.iter().map(|t| t.wall_ns / t.most).sum::<f64>(),
             method: best,
             slowest: stretches
                 .iter()

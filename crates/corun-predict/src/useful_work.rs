@@ -15,6 +15,7 @@
 //! left out of it where it can be inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
+use crate::definitions::SPINS;
 use crate::reach::{placed, Reach};
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
@@ -177,6 +178,11 @@ impl Spent {
     /// Time on a CPU.
     pub fn on_cpu_ns(&self) -> f64 {
         self.compute_ns + self.spin_ns
+    }
+
+    /// Whether it spins.
+    pub(crate) fn spins(&self) -> bool {
+        self.spin_ns > SPINS * self.on_cpu_ns()
     }
 
     /// Time waiting for siblings, on a CPU or off it.

@@ -78,6 +78,42 @@ fn it_stays_there_for_programs_with_more_threads_than_there_are_cpus() {
 }
 
 #[test]
+fn of_programs_that_spin_a_replay_tells_more_than_sums_and_intervals_hold_the_outcome() {
+    let cases: Vec<(String, String, String)> = programs(2)
+        .into_iter()
+        .filter(|(name, _)| name.contains("/ spin /"))
+        .flat_map(|(name, program)| {
+            interferers(2).into_iter().map(move |i| (name.clone(), program.clone(), i))
+        })
+        .step_by(5)
+        .collect();
+    let run = |how| -> Vec<Outcome> {
+        cases.par_iter().map(|(_, p, i)| outcome(&synthetic(2, p, i), 1, how)).collect()
+    };
+    let (by_sums, replayed) = (run(SHARED), run(Sampling { replay: true, ..SHARED }));
+    for ((name, _, beside), (sums, replay)) in cases.iter().zip(by_sums.iter().zip(&replayed)) {
+        let said = |o: &Outcome| {
+            format!("{:.2} {:.2?} {:?}", o.estimate.slowdown, o.estimate.interval, o.estimate.method)
+        };
+        println!(
+            "{name} beside {beside}: {:.2}, by sums {}, with a replay {}",
+            sums.truth,
+            said(sums),
+            said(replay)
+        );
+    }
+    println!("{} {}", mape(&by_sums), mape(&replayed));
+    let covered = |of: &[Outcome]| of.iter().filter(|o| o.is_covered()).count() as f64 / of.len() as f64;
+    assert!(
+        covered(&by_sums) >= 0.9 && covered(&replayed) >= 0.9,
+        "{} {}",
+        covered(&by_sums),
+        covered(&replayed)
+    );
+    assert!(mape(&replayed) < 0.1, "{}", mape(&replayed));
+}
+
+#[test]
 fn threads_that_meet_all_the_time_are_foretold_where_it_is_known_what_a_wake_up_takes() {
     const WAKE_UP_NS: u64 = 20_000;
     let meets = "threads = 2, grain = \"30us\", imbalance = 0.3, iterations = 60000";

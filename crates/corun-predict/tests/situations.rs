@@ -107,7 +107,7 @@ impl Situation {
         let may: Vec<CpuMask> =
             self.tasks.iter().map(|(may, _)| if *may == 0 { CpuMask::ALL } else { CpuMask(*may) }).collect();
         let log = run_log(engine.trace().unwrap(), SUBJECT, CPUS, run.end_ns, &may);
-        rig::replayed(&log, 20_000).into_iter().for_each(|e| predictor.push_evidence(e));
+        rig::replayed(&log, 20_000, &[]).into_iter().for_each(|e| predictor.push_evidence(e));
         let length_ns = |run: Completion| (run.end_ns - run.start_ns) as f64;
         let truth = length_ns(run) / length_ns(alone);
         let told = predictor.so_far().unwrap();

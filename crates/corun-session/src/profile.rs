@@ -213,7 +213,7 @@ impl Profile {
         self.judge.iter_mut().for_each(|judge| judge.push(&seen));
         self.recording.push(seen.clone());
         self.slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
-        self.follow();
+        self.follow(&seen);
         let trace = self.watcher.take_trace();
         if let Some(longest) = &mut self.longest {
             longest.push(&trace, seen.end_ns);
@@ -228,11 +228,11 @@ impl Profile {
     }
 
     /// Takes what the subject has done, for a replay, unless that costs too much.
-    fn follow(&mut self) {
-        let Some(replay) = &mut self.replay else { return };
+    fn follow(&mut self, seen: &Observation) {
+        let (Some(replay), Some(subject)) = (&mut self.replay, self.watcher.subject()) else { return };
         let Some(log) = self.watcher.take_run_log() else { return };
         let began_ns = process_cpu_ns();
-        replay.push(log, false);
+        replay.push(log, seen, subject, false);
         self.replayed += Duration::from_nanos(process_cpu_ns() - began_ns);
         let elapsed = Duration::from_nanos(self.watcher.now_ns() - self.begin_ns);
         if self.replayed > REPLAY_SPARE + elapsed / WORTH {

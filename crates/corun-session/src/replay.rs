@@ -1,7 +1,7 @@
 //! A replay of what a subject does, as it goes on: the counterfactual that every verb goes by where a run log is kept.
 
 use corun_linux::watcher::Source;
-use corun_model::{RunLog, Unavailable, What, Why};
+use corun_model::{Observation, RunLog, TenantId, Unavailable, What, Why};
 use corun_predict::replayed::Replayer;
 use corun_predict::AloneTime;
 
@@ -23,12 +23,14 @@ impl Replay {
         Replay { replayer: Replayer::new(wake_up_ns), known: Vec::new(), log: RunLog::default() }
     }
 
-    /// Takes what the subject has done since the last look. `knows_spinning`: somebody tells spinning from computing.
-    pub(crate) fn push(&mut self, log: RunLog, knows_spinning: bool) {
+    /// Takes what the subject has done since the last look, and what was seen of it in that time. `tells_spinning`: somebody tells
+    /// spinning from computing.
+    pub(crate) fn push(&mut self, log: RunLog, seen: &Observation, subject: TenantId, tells_spinning: bool) {
         self.replayer.push(&log);
+        self.replayer.see(seen, subject);
         self.log = log;
         if self.replayer.is_full() {
-            self.known.extend(self.replayer.evidence(false, knows_spinning));
+            self.known.extend(self.replayer.evidence(false, tells_spinning));
         }
     }
 
@@ -48,8 +50,8 @@ impl Replay {
     }
 
     /// What is known of the time since the last call, oldest first. `is_over`: the subject has ended.
-    pub(crate) fn evidence(&mut self, is_over: bool, knows_spinning: bool) -> Vec<AloneTime> {
-        self.known.extend(self.replayer.evidence(is_over, knows_spinning));
+    pub(crate) fn evidence(&mut self, is_over: bool, tells_spinning: bool) -> Vec<AloneTime> {
+        self.known.extend(self.replayer.evidence(is_over, tells_spinning));
         std::mem::take(&mut self.known)
     }
 }

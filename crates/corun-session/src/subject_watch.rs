@@ -247,15 +247,15 @@ impl SubjectWatch {
         });
     }
 
-    /// Takes what the subject has done since the last look, for the replay.
-    fn follow(&mut self) {
+    /// Takes what the subject has done since the last look, for the replay, and what was seen of it meanwhile.
+    fn follow(&mut self, seen: &Observation) {
         let Some(replay) = &mut self.replay else { return };
         let Some(log) = self.host.take_run_log() else {
             self.replay = None;
             self.unavailable.extend(not_recorded(self.host.watcher().source()));
             return;
         };
-        replay.push(log, self.detectors.spin.is_some());
+        replay.push(log, seen, self.subject, self.detectors.spin.is_some());
     }
 
     /// What the subject did in the last window, event by event, as far as that is in order by now; `None`: it is not recorded.
@@ -265,8 +265,8 @@ impl SubjectWatch {
 
     /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.
     pub fn evidence(&mut self, is_over: bool) -> Vec<AloneTime> {
-        let knows_spinning = self.detectors.spin.is_some();
-        self.replay.as_mut().map_or_else(Vec::new, |replay| replay.evidence(is_over, knows_spinning))
+        let tells_spinning = self.detectors.spin.is_some();
+        self.replay.as_mut().map_or_else(Vec::new, |replay| replay.evidence(is_over, tells_spinning))
     }
 
     /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
@@ -319,7 +319,7 @@ impl Host for SubjectWatch {
         let mut seen = self.host.observe()?;
         self.detectors.fill(&mut seen, self.subject);
         self.say_once(&mut seen);
-        self.follow();
+        self.follow(&seen);
         Ok(seen)
     }
 

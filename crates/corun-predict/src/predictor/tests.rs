@@ -147,7 +147,14 @@ fn what_one_phase_gains_and_the_next_loses_is_judged_over_the_whole_run() {
     let half_ns = 80 * WINDOW_NS;
     for (at, alone) in [(0, half_ns as f64), (half_ns, 0.0)] {
         let alone_ns = [alone; 3];
-        predictor.push_evidence(AloneTime { start_ns: at, end_ns: at + half_ns, alone_ns, steal: 1.0 });
+        let end_ns = at + half_ns;
+        predictor.push_evidence(AloneTime {
+            start_ns: at,
+            end_ns,
+            alone_ns,
+            steal: 1.0,
+            tells_spinning: false,
+        });
     }
     let run = predictor.so_far().unwrap();
     assert_eq!(run.method, Method::Replay);

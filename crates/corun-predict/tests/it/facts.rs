@@ -263,7 +263,13 @@ fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unle
             if let Some(alone) = alone {
                 let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
                 let alone_ns = [0.99 * alone, alone, 1.01 * alone].map(|x| x * window_ns as f64);
-                predictor.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+                predictor.push_evidence(corun_predict::AloneTime {
+                    start_ns,
+                    end_ns,
+                    alone_ns,
+                    steal: 1.0,
+                    tells_spinning: false,
+                });
             }
             let _ = predictor.push(&observation(at, facts), Label::Shared);
         }
@@ -286,6 +292,7 @@ fn evidence_decides_where_sums_do_not() {
         end_ns: (at + 1) * window_ns,
         alone_ns: [0.98, 1.0, 1.0].map(|x| x * window_ns as f64),
         steal: 1.0,
+        tells_spinning: false,
     };
     let mut judge = Judge::new(SUBJECT, 0.05);
     let mut predictor = Predictor::new(SUBJECT, Options::default());
@@ -321,7 +328,13 @@ fn who_may_have_lost_more_than_was_allowed_is_not_called_clean() {
         for (at, facts) in paced.iter().enumerate() {
             let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
             let alone_ns = [least, 1.0, 1.0].map(|x| x * window_ns as f64);
-            judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+            judge.push_evidence(corun_predict::AloneTime {
+                start_ns,
+                end_ns,
+                alone_ns,
+                steal: 1.0,
+                tells_spinning: false,
+            });
             judge.push(&observation(at as u64, facts));
         }
         let found = judge.verdict(None);
@@ -339,7 +352,13 @@ fn what_the_evidence_leaves_open_stays_open_whatever_sums_say() {
     for (at, facts) in halved.iter().enumerate() {
         let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
         let alone_ns = [0.5, 1.0, 1.0].map(|x| x * window_ns as f64);
-        judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+        judge.push_evidence(corun_predict::AloneTime {
+            start_ns,
+            end_ns,
+            alone_ns,
+            steal: 1.0,
+            tells_spinning: false,
+        });
         judge.push(&observation(at as u64, facts));
     }
     let found = judge.verdict(None);
@@ -356,7 +375,13 @@ fn no_evidence_overrules_a_bound() {
     for at in 0..40 {
         let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
         let alone_ns = [0.2 * window_ns as f64; 3];
-        judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
+        judge.push_evidence(corun_predict::AloneTime {
+            start_ns,
+            end_ns,
+            alone_ns,
+            steal: 1.0,
+            tells_spinning: false,
+        });
         judge.push(&observation(at, &facts));
     }
     let found = judge.verdict(None);

@@ -19,6 +19,7 @@ fn verdict(seen: impl Fn(usize) -> Observation, alone_ms: Option<[u64; 3]>) -> V
             end_ns: BEGIN + WALL_MS * MS,
             alone_ns,
             steal: 1.0,
+            tells_spinning: false,
         });
     }
     judge.verdict(None)

@@ -157,8 +157,12 @@ fn seen(
 ) -> (Option<AloneTime>, Found) {
     let not_parked: Vec<(TenantId, Refusal)> =
         (2..scenario.tenants.len() as u32).map(|id| refusal(TenantId(id))).collect();
+    let mut all = Vec::new();
     let mut push = |predictor: &mut Predictor, seen: &Observation, label| {
         let _ = predictor.push(seen, label);
+        if how.replay {
+            all.push(seen.clone());
+        }
         record(Recorded { label, window: Window::of(seen, SUBJECT) });
     };
     let trace_limit = if how.replay { 1 << 23 } else { 0 };
@@ -207,13 +211,13 @@ fn seen(
     let found = schedule.found().clone();
     let evidence = engine.trace().and_then(|trace| {
         let cpus = scenario.machine.machine.cpu_count();
-        replayed(&run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]), how.wake_up_ns)
+        replayed(&run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]), how.wake_up_ns, &all)
     });
     (evidence, found)
 }
 
-/// What a replay shows of a run log, which comes in windows as it does live.
-pub fn replayed(log: &RunLog, wake_up_ns: u64) -> Option<AloneTime> {
+/// What a replay shows of a run log, which comes in windows as it does live, given what was seen besides.
+pub fn replayed(log: &RunLog, wake_up_ns: u64, seen: &[Observation]) -> Option<AloneTime> {
     let mut replayer = Replayer::new((wake_up_ns > 0).then_some(wake_up_ns));
     for start_ns in (0..log.end_ns).step_by(SLOT_NS as usize) {
         let end_ns = (start_ns + SLOT_NS).min(log.end_ns);
@@ -221,6 +225,7 @@ pub fn replayed(log: &RunLog, wake_up_ns: u64) -> Option<AloneTime> {
         let events = log.events.iter().filter(|e| is_in(e.t_ns)).copied().collect();
         replayer.push(&RunLog { cpus: log.cpus, start_ns, end_ns, lost: log.lost, events });
     }
+    seen.iter().for_each(|window| replayer.see(window, SUBJECT));
     replayer.evidence(true, true)
 }
 

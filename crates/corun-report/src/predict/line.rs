@@ -78,8 +78,12 @@ impl Pieces {
         if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
             return Err("cannot tell: what it would take alone came to no number".to_owned());
         }
-        let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
+        let is_open = report.may_have_spun == Some(true);
+        let how = if is_open && low > 1.0 {
+            format!("at least {slowdown:.2}× slower than alone")
+        } else if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
             match high > 1.0 + WIDE {
+                _ if is_open => "as fast as alone, or slower by nobody knows how much".to_owned(),
                 true => format!("as fast as alone, or up to {high:.2}× slower"),
                 false => "as fast as alone".to_owned(),
             }
@@ -116,7 +120,10 @@ impl Pieces {
             .map(|(what, part)| (part, format!("{what} {part:.2}")))
             .collect();
         let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
-        let how = format!("{how} ({low:.2}-{high:.2})");
+        let how = match is_open {
+            true => format!("{how} ({low:.2} or more)"),
+            false => format!("{how} ({low:.2}-{high:.2})"),
+        };
         Ok(Pieces { how, parts, who, held: kept::left_out(report), tail, outside })
     }
 

@@ -78,6 +78,8 @@ pub struct PredictReport {
     pub interval: Option<[f64; 2]>,
     /// How often the interval should hold what the whole run shows, 0..1.
     pub confidence: Option<f64>,
+    /// Whether its tasks may have spun unseen while they waited for each other: then it may have been slower by any amount.
+    pub may_have_spun: Option<bool>,
     /// Where the slowdown comes from; they sum to `slowdown - 1`, and are all 0 where that is less than 0.
     pub parts: Option<Parts>,
     /// Who took the time, most first.
@@ -200,6 +202,7 @@ impl PredictReport {
             slowdown: known.map(|e| e.slowdown),
             interval: known.map(|e| e.interval),
             confidence: known.map(|e| e.confidence),
+            may_have_spun: known.map(|e| e.may_have_spun),
             parts: known.map(|e| e.parts),
             culprits: known.map_or(Vec::new(), |e| e.culprits.clone()),
             baselines: known.map(|e| e.baselines).unwrap_or_default(),
@@ -274,6 +277,7 @@ pub(crate) mod example {
             slowdown: 1.93,
             interval: [1.86, 2.01],
             confidence: 0.95,
+            may_have_spun: false,
             parts: Parts { steal: 0.61, sync: 0.27, memory: Some(0.05), other: 0.0 },
             culprits: vec![Culprit {
                 tenant: Some("ffmpeg".into()),

@@ -285,6 +285,7 @@ fn what_predict_says() {
         slowdown,
         interval,
         confidence: 0.95,
+        may_have_spun: false,
         parts: Parts { steal: slowdown - 1.0, ..Parts::default() },
         culprits: vec![Culprit {
             tenant: Some("ffmpeg".into()),
@@ -322,6 +323,11 @@ fn what_predict_says() {
         ("its quota stops it", Ok(Estimate { throttled: 0.78, ..nobody(estimate(1.0, [1.0, 1.0])) })),
         ("somebody stops it, a neighbour steals", Ok(Estimate { held: 0.5, ..estimate(1.3, [1.2, 1.4]) })),
         ("both", Ok(Estimate { held: 0.3, throttled: 0.3, ..nobody(estimate(1.0, [1.0, 1.0])) })),
+        ("its threads may have spun", Ok(Estimate { may_have_spun: true, ..estimate(2.0, [1.9, 2.1]) })),
+        (
+            "its threads may have spun, or not",
+            Ok(Estimate { may_have_spun: true, ..estimate(1.01, [0.9, 1.2]) }),
+        ),
         ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
         ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
         (

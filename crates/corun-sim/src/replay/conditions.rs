@@ -1,6 +1,6 @@
 //! What a program has when its run is replayed, and what is made of what its script leaves open.
 
-use super::script::{By, Change, Ends, Switched};
+use super::script::{By, Change, Ends, Spinning, Switched};
 
 /// What a program would have alone, and what to make of what its script leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Conditions {
     pub switches: Switches,
     /// Whether sleeps of which that is not known were looks at what others had done; `None`: as is likely of each.
     pub looks: Option<bool>,
-    /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
-    pub spun: f64,
+    /// How much of what tasks computed is taken for spinning: that is gone.
+    pub spun: Spinning,
     /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
     pub shares_work: bool,
 }
@@ -45,7 +45,7 @@ impl Default for Conditions {
             changed_by: By::Others,
             switches: Switches::Midway,
             looks: None,
-            spun: 0.0,
+            spun: Spinning::Likely,
             shares_work: false,
         }
     }

@@ -507,8 +507,7 @@ impl<'a> Machine<'a> {
                 Op::Outside(Outside { may_look: Some(likely), .. }) if self.conditions.looks(*likely) => {}
                 Op::Looks(_, likely) if !self.conditions.looks(*likely) => {}
                 Op::Compute { ns, beside_ns, .. } => {
-                    let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
-                    self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
+                    self.tasks[ix].left_ns = ns - script.spun_in(*ns, *beside_ns, self.conditions.spun);
                     if self.conditions.shares_work && self.has_helper(ix) {
                         self.shares(ix);
                     }

@@ -19,7 +19,7 @@
 //! or budget comes at its time where somebody else changed it, and when the task has got so far where the program did; where the log
 //! does not tell, the first is likely and both are tried. Budgets are filled up when they were, of all groups that a task is in. A program
 //! that keeps timers itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times,
-//! as closely as these are known. Queueing is made anew.
+//! as closely as these are known. What tasks spun goes, where somebody told how much that was. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came

@@ -74,9 +74,37 @@ pub struct Script {
     pub wanted_ns: u64,
     /// Whether it may have been late for timers that do not show.
     pub may_be_late: bool,
+    /// How much of what it computes is spinning: at least, likely, at most. `None`: nobody told.
+    pub spun: Option<[Spun; 3]>,
     /// What it does.
     pub ops: Vec<Op>,
 }
+
+/// The parts of the time that a task computes in which it spins, 0..=1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spun {
+    /// While another task of its process wants a CPU in vain.
+    pub beside: f64,
+    /// Otherwise.
+    pub elsewhere: f64,
+}
+
+/// How much of what tasks computed is taken for spinning, of what is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spinning {
+    /// As little as may be.
+    Least,
+    /// As much as is likely.
+    Likely,
+    /// As much as may be.
+    Most,
+}
+
+/// Where nobody tells, tasks compute; at most they wait for whoever wants a CPU in vain.
+const UNTOLD: [Spun; 3] = {
+    let computes = Spun { beside: 0.0, elsewhere: 0.0 };
+    [computes, computes, Spun { beside: 1.0, elsewhere: 0.0 }]
+};
 
 /// A step of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +202,28 @@ impl Script {
     /// How long it computes, in nanoseconds.
     pub fn compute_ns(&self) -> u64 {
         self.ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+    }
+
+    /// How much of a step that computes for so long is spinning, in nanoseconds. `beside_ns`: as of [`Op::Compute`].
+    pub(super) fn spun_in(&self, ns: u64, beside_ns: u64, how: Spinning) -> u64 {
+        let [least, likely, most] = self.spun.unwrap_or(UNTOLD);
+        let Spun { beside, elsewhere } = match how {
+            Spinning::Least => least,
+            Spinning::Likely => likely,
+            Spinning::Most => most,
+        };
+        let beside_ns = beside_ns.min(ns);
+        let spun_ns = beside * beside_ns as f64 + elsewhere * (ns - beside_ns) as f64;
+        (spun_ns as u64).min(ns)
+    }
+
+    /// How much of all that it computes is spinning, in nanoseconds.
+    pub fn spun_ns(&self, how: Spinning) -> u64 {
+        let of = |op: &Op| match op {
+            Op::Compute { ns, beside_ns, .. } => self.spun_in(*ns, *beside_ns, how),
+            _ => 0,
+        };
+        self.ops.iter().map(of).sum()
     }
 }
 

@@ -14,6 +14,7 @@ mod endings;
 mod limits;
 mod looks;
 mod looks_by_children;
+mod spinning;
 mod states;
 mod timers;
 
@@ -24,6 +25,7 @@ use super::sleeps::Sleeps;
 use super::ticks::Row;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
+use spinning::{Told, Wanted};
 use std::collections::BTreeMap;
 
 /// How long it takes from a wake-up to running where nobody told of the latter, in nanoseconds.
@@ -82,8 +84,11 @@ struct Task {
     compute_ns: u64,
     beside_ns: u64,
     queued_ns: u64,
-    /// Where its process's clock of siblings in want stood when it began to run.
-    wanted_ns: u64,
+    /// Where its process's clocks of siblings in want stood when it began to run.
+    wanted: Wanted,
+    /// Computed in this stretch while a sibling was in want and none ran; what was told of it.
+    one_ran_ns: u64,
+    spinning: Told,
     /// Its waits for others so far.
     waits: u32,
     /// What it waits for.
@@ -126,11 +131,12 @@ impl Timer {
     }
 }
 
-/// How long any task of a process wanted a CPU in vain, while the program had fewer than it may have.
+/// A process: who of it wants a CPU, and who has one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Process {
     ready: usize,
-    wanted_ns: u64,
+    running: usize,
+    wanted: Wanted,
     since_ns: u64,
     lives: usize,
     /// Who may have ended it: since that one's end, nobody has done anything but end.
@@ -230,11 +236,12 @@ impl Transcriber {
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let ops = std::mem::take(&mut task.script.ops);
             let ends = task.sleeps.ends();
+            let spun = task.spinning.spun(&ops, task.one_ran_ns);
             let judged = ops.into_iter().map(|op| match op {
                 Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends, ..o }),
                 op => op,
             });
-            program.scripts.push(Script { ops: judged.collect(), ..task.script.clone() });
+            program.scripts.push(Script { ops: judged.collect(), spun, ..task.script.clone() });
             if task.is_first && !program.scripts[ix].ops.is_empty() {
                 program.first.push(ix);
             }
@@ -256,7 +263,7 @@ impl Transcriber {
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
-            task.signalled = None;
+            (task.signalled, task.one_ran_ns, task.spinning) = (None, 0, Told::default());
             (task.script.wanted_ns, task.script.may_be_late) = (0, false);
             (task.script.may, task.script.budgets) = (task.may, task.budgets.clone().unwrap_or_default());
             if let Some(timer) = &mut task.timer {
@@ -555,11 +562,12 @@ impl Transcriber {
         if self.tasks[ix].state == State::Running {
             let process = self.tasks[ix].script.process;
             self.tick(process, now_ns);
-            let wanted_ns = self.processes[&process].wanted_ns;
+            let wanted = self.processes[&process].wanted;
             let task = &mut self.tasks[ix];
             task.compute_ns += now_ns.saturating_sub(task.since_ns);
-            task.beside_ns += wanted_ns - task.wanted_ns;
-            (task.since_ns, task.wanted_ns) = (task.since_ns.max(now_ns), wanted_ns);
+            task.beside_ns += wanted.any_ns - task.wanted.any_ns;
+            task.one_ran_ns += wanted.one_ran_ns - task.wanted.one_ran_ns;
+            (task.since_ns, task.wanted) = (task.since_ns.max(now_ns), wanted);
             self.active_ns = self.active_ns.max(now_ns);
         }
         let task = &mut self.tasks[ix];

@@ -2,7 +2,7 @@
 
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, TaskId};
-use corun_sim::replay::script::{By, Ends};
+use corun_sim::replay::script::{By, Ends, Spinning};
 use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
 
 const MS: u64 = 1_000_000;
@@ -73,7 +73,7 @@ fn conditions() -> Conditions {
         either: Ends::Either,
         changed_by: By::Others,
         switches: Switches::Midway,
-        spun: 0.0,
+        spun: Spinning::Likely,
         shares_work: false,
         looks: None,
     }
@@ -447,9 +447,17 @@ fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
         tape.stolen(10.0 + 20.0 * f64::from(i), 20.0 + 20.0 * f64::from(i), 2);
     }
     tape.ends(200.0, 2).ends(200.0, 1);
-    let mut transcriber = Transcriber::default();
-    transcriber.push(&tape.log(2));
-    let transcript = transcriber.cut(true);
-    let alone = |spun| transcript.alone(&Conditions { spun, ..conditions() }).unwrap().likely_ns / MS;
-    assert_eq!((alone(0.0), alone(0.5), alone(1.0)), (200, 150, 100));
+    let alone = |told: Option<(u64, u64)>| {
+        let mut transcriber = Transcriber::default();
+        transcriber.push(&tape.log(2));
+        told.into_iter().for_each(|(spin_ns, ns)| transcriber.tell_spinning(TaskId(1), spin_ns, ns));
+        let transcript = transcriber.cut(true);
+        let alone = |spun| transcript.alone(&Conditions { spun, ..conditions() }).unwrap().likely_ns / MS;
+        [Spinning::Least, Spinning::Likely, Spinning::Most].map(alone)
+    };
+    assert_eq!(alone(None), [200, 200, 100], "nobody told");
+    assert_eq!(alone(Some((0, 10))), [200; 3], "it did not spin");
+    // It computed for 50 ms, which may lie in the 100 ms in which only it ran. The other one computes for 100 ms.
+    assert_eq!(alone(Some((15, 20))), [150, 100, 100]);
+    assert_eq!(alone(Some((5, 20))), [200, 150, 150], "it may have waited for the other one to compute");
 }

@@ -2,7 +2,7 @@
 
 use crate::rig;
 use corun_model::TenantId;
-use corun_sim::replay::script::{By, Ends};
+use corun_sim::replay::script::{By, Ends, Spinning};
 use corun_sim::replay::{modelled, Alone, Conditions, Switches, Transcriber, Transcript};
 use corun_sim::scenario::Participants;
 
@@ -36,7 +36,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
         either: Ends::Either,
         changed_by: By::Others,
         switches: Switches::Midway,
-        spun: 0.0,
+        spun: Spinning::Likely,
         shares_work: false,
         looks: None,
     };

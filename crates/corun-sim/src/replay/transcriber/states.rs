@@ -21,11 +21,13 @@ impl Transcriber {
             }
         }
         let group = self.processes.entry(process).or_default();
-        group.ready = group.ready + usize::from(state == State::Ready) - usize::from(before == State::Ready);
+        let count = |n: usize, of: State| n + usize::from(state == of) - usize::from(before == of);
+        (group.ready, group.running) =
+            (count(group.ready, State::Ready), count(group.running, State::Running));
         if state == State::Ended {
             group.lives = group.lives.saturating_sub(1);
         }
-        let (wanted_ns, is_empty, ender) = (group.wanted_ns, group.lives == 0, group.ender);
+        let (wanted, is_empty, ender) = (group.wanted, group.lives == 0, group.ender);
         if is_empty {
             self.processes.remove(&process);
         }
@@ -35,7 +37,7 @@ impl Transcriber {
             (task.script.wanted_ns, task.queued_ns) =
                 (task.script.wanted_ns + queued_ns, task.queued_ns + queued_ns);
         }
-        (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
+        (task.state, task.since_ns, task.wanted) = (state, now_ns, wanted);
         self.active_ns = self.active_ns.max(now_ns);
         match ender {
             Some(ender) if is_empty => self.are_ended_by(ender, now_ns),
@@ -58,7 +60,9 @@ impl Transcriber {
 impl Process {
     fn tick(&mut self, is_short: bool, now_ns: u64) {
         if self.ready > 0 && is_short {
-            self.wanted_ns += now_ns.saturating_sub(self.since_ns);
+            let ns = now_ns.saturating_sub(self.since_ns);
+            self.wanted.any_ns += ns;
+            self.wanted.one_ran_ns += if self.running == 1 { ns } else { 0 };
         }
         self.since_ns = self.since_ns.max(now_ns);
     }
