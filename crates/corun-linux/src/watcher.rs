@@ -158,6 +158,13 @@ impl Watcher {
         }
     }
 
+    /// Nothing that the subject does is recorded from now on.
+    pub fn stop_run_log(&mut self) {
+        if let Watcher::Ebpf(host) = self {
+            host.stop_run_log();
+        }
+    }
+
     fn host(&self) -> &dyn Host {
         match self {
             Watcher::Ebpf(host) => host.as_ref(),

@@ -359,6 +359,11 @@ pub enum NoReplay {
     Endless,
     /// Nothing happened in it.
     Empty,
+    /// Replaying it took too much, and was given up.
+    GivenUp {
+        /// More than this share of a CPU, in percent.
+        above_percent: u64,
+    },
 }
 
 /// By what means a knob is turned here, and what becomes of the value. Its `Display` is the clause.

@@ -64,6 +64,12 @@ impl Replayer {
         }
     }
 
+    /// Tells nothing more, for this reason, unless it had another before.
+    pub fn give_up(&mut self, why: NoReplay) {
+        self.failed.get_or_insert(why);
+        self.transcriber = Transcriber::default();
+    }
+
     /// Why nothing more is told; `None`: it is.
     pub fn failed(&self) -> Option<NoReplay> {
         self.failed
@@ -189,6 +195,19 @@ mod tests {
             assert!(replayer.transcriber.events() <= MOST_EVENTS + 1_000);
         }
         assert!((alone / (parts * 500 * MS) as f64 - 1.0).abs() < 0.01, "{alone}");
+    }
+
+    #[test]
+    fn who_is_given_up_tells_nothing_more_and_the_first_reason() {
+        let mut replayer = Replayer::new(Some(0));
+        replayer.push(&log(0, 100));
+        let given_up = NoReplay::GivenUp { above_percent: 2 };
+        replayer.give_up(given_up);
+        replayer.push(&log(100, 200));
+        assert_eq!((replayer.evidence(true, true), replayer.failed()), (None, Some(given_up)));
+        assert_eq!(replayer.transcriber.events(), 0, "nothing more is kept, either");
+        replayer.give_up(NoReplay::Endless);
+        assert_eq!(replayer.failed(), Some(given_up));
     }
 
     #[test]

@@ -28,8 +28,9 @@ use std::time::Duration;
 /// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
 pub const TRACE_BYTES: u32 = 16 << 20;
 
-/// Watching may cost one part in so many of a CPU: closing windows, and replaying.
+/// Watching may cost one part in so many of a CPU: closing windows, and replaying. In percent, that is.
 const WORTH: u32 = 50;
+const WORTH_PERCENT: u64 = 100 / WORTH as u64;
 /// What replays may cost besides: a short run is replayed once.
 const REPLAY_SPARE: Duration = Duration::from_millis(200);
 
@@ -227,7 +228,7 @@ impl Profile {
         Ok(seen)
     }
 
-    /// Takes what the subject has done, for a replay, unless that costs too much.
+    /// Takes what the subject has done, for a replay, unless that costs too much. What nobody replays is not recorded.
     fn follow(&mut self, seen: &Observation) {
         let (Some(replay), Some(subject)) = (&mut self.replay, self.watcher.subject()) else { return };
         let Some(log) = self.watcher.take_run_log() else { return };
@@ -236,7 +237,10 @@ impl Profile {
         self.replayed += Duration::from_nanos(process_cpu_ns() - began_ns);
         let elapsed = Duration::from_nanos(self.watcher.now_ns() - self.begin_ns);
         if self.replayed > REPLAY_SPARE + elapsed / WORTH {
-            replay.give_up();
+            replay.give_up(WORTH_PERCENT);
+        }
+        if replay.is_over() {
+            self.watcher.stop_run_log();
         }
     }
 

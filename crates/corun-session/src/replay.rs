@@ -2,7 +2,7 @@
 
 use corun_linux::watcher::Source;
 use corun_model::{Observation, RunLog, TenantId, Unavailable, What, Why};
-use corun_predict::replayed::Replayer;
+use corun_predict::replayed::{NoReplay, Replayer};
 use corun_predict::AloneTime;
 
 /// Bytes for what the subject does between two looks at it: 25 ms of a million switches a second.
@@ -34,9 +34,15 @@ impl Replay {
         }
     }
 
-    /// Replays nothing from now on: it costs more than it is worth.
-    pub(crate) fn give_up(&mut self) {
-        self.replayer.push(&RunLog { lost: 1, ..RunLog::default() });
+    /// Replays nothing from now on: it took more than this share of a CPU, in percent.
+    pub(crate) fn give_up(&mut self, above_percent: u64) {
+        self.replayer.give_up(NoReplay::GivenUp { above_percent });
+        self.log = RunLog::default();
+    }
+
+    /// Whether nothing more will be known, so that nothing needs to be recorded.
+    pub(crate) fn is_over(&self) -> bool {
+        self.replayer.failed().is_some()
     }
 
     /// What the subject did in the last window, event by event, as far as that is in order by now.

@@ -181,6 +181,12 @@ impl LiveHost {
         self.recorder.as_mut().map(|recorder| recorder.take(edge_ns, cpus))
     }
 
+    /// Nothing that the subject does is recorded from now on.
+    pub fn stop_run_log(&mut self) {
+        self.probe.record(0);
+        self.recorder = None;
+    }
+
     /// The CPUs that were switched on when the last window was closed; before that, and where this machine does not tell, those
     /// that were when it began.
     fn online(&self) -> CpuMask {

@@ -387,6 +387,9 @@ impl Display for NoReplay {
             NoReplay::Contradiction => "a task waits in it for one that never wakes it",
             NoReplay::Endless => "with its sleeps and CPU budgets it would not end",
             NoReplay::Empty => "nothing happened in it",
+            NoReplay::GivenUp { above_percent } => {
+                return write!(f, "replaying what it did took more than {above_percent} % of a CPU, and was given up")
+            }
         })
     }
 }
