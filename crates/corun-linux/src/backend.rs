@@ -75,6 +75,42 @@ pub trait Backend {
     }
 }
 
+/// A backend that turns nothing: that of a host which only watches from some time on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inert;
+
+impl Backend for Inert {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn support_of(&self, _: &[Knob]) -> Vec<KnobSupport> {
+        Vec::new()
+    }
+
+    fn parked_tasks(&self) -> ParkedTasks {
+        ParkedTasks::Asleep
+    }
+
+    fn learn(&mut self, _: &Observation) {}
+
+    fn prepare(&mut self, _: TenantId) -> Result<(), Refusal> {
+        Err(Refusal::ObservesOnly)
+    }
+
+    fn apply(&mut self, _: &Action) -> Outcome {
+        Outcome::Unsupported { why: Refusal::ObservesOnly }
+    }
+
+    fn parked(&self) -> BTreeSet<TenantId> {
+        BTreeSet::new()
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        Ok(())
+    }
+}
+
 /// What a backend makes of a knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnobSupport {

@@ -3,7 +3,7 @@
 //! It adds what neither knows alone: the backend learns who is who from every observation; parked time is told from
 //! blocked time ([`crate::parked`]); while time passes the backend hears that its controller is well.
 
-use crate::backend::{Backend, KnobSupport};
+use crate::backend::{Backend, Inert, KnobSupport};
 use crate::clock;
 use crate::parked::ParkLog;
 use crate::watcher::Watcher;
@@ -19,6 +19,8 @@ pub struct SteeredHost {
     // Before the watcher, so that nobody stays parked while the probe is unloaded.
     backend: Box<dyn Backend>,
     watcher: Watcher,
+    /// Why the backend cannot go on.
+    failed: Option<HostError>,
     /// The backend's own process, which is part of the one that watches.
     helper: Option<u32>,
     parks: ParkLog,
@@ -32,6 +34,7 @@ impl SteeredHost {
         let mut host = SteeredHost {
             backend,
             watcher,
+            failed: None,
             helper: None,
             parks: ParkLog::default(),
             active: BTreeSet::new(),
@@ -86,6 +89,18 @@ impl SteeredHost {
         self.parks.parked().collect()
     }
 
+    /// Goes on without its backend, and only watches from now on, if the backend has failed and has restored everything. Why it has failed;
+    /// `None`: it goes on.
+    pub fn watch_only(&mut self) -> Option<String> {
+        let HostError::Failed { why, .. } = self.failed.take_if(|e| matches!(e, HostError::Failed { .. }))?
+        else {
+            return None;
+        };
+        self.backend = Box::new(Inert);
+        self.acting(|_| ());
+        Some(why)
+    }
+
     /// Makes ready to park a tenant within microseconds; nothing of it is stopped.
     ///
     /// # Errors
@@ -104,7 +119,9 @@ impl SteeredHost {
     }
 
     fn beat(&mut self) -> Result<(), HostError> {
-        self.acting(|backend| backend.beat())
+        let beaten = self.acting(|backend| backend.beat());
+        self.failed = beaten.as_ref().err().cloned();
+        beaten
     }
 
     /// Lets the backend act, and takes over from it who is parked then: whatever it was asked for, it alone knows.
@@ -220,6 +237,68 @@ mod tests {
             self.parked.retain(|tenant| !held.contains(tenant));
             Ok(())
         }
+    }
+
+    /// Fails at its second heartbeat.
+    #[derive(Default)]
+    struct Mortal(Reluctant, u32);
+
+    impl Backend for Mortal {
+        fn name(&self) -> &'static str {
+            "mortal"
+        }
+
+        fn support_of(&self, _: &[corun_model::Knob]) -> Vec<KnobSupport> {
+            Vec::new()
+        }
+
+        fn parked_tasks(&self) -> ParkedTasks {
+            ParkedTasks::Asleep
+        }
+
+        fn learn(&mut self, _: &Observation) {}
+
+        fn apply(&mut self, action: &Action) -> Outcome {
+            self.0.apply(action)
+        }
+
+        fn parked(&self) -> BTreeSet<TenantId> {
+            self.0.parked()
+        }
+
+        fn undo_all(&mut self) -> Result<(), HostError> {
+            self.0.undo_all()
+        }
+
+        fn beat(&mut self) -> Result<(), HostError> {
+            self.1 += 1;
+            if self.1 < 2 {
+                return Ok(());
+            }
+            self.0.undo_all()?;
+            Err(HostError::Failed { what: "controlling".into(), why: "it is dead".into() })
+        }
+    }
+
+    #[test]
+    fn a_host_whose_backend_has_failed_goes_on_watching_and_turns_nothing() {
+        let options = LiveOptions::new(Subject::All);
+        let started = Watcher::start(&Root::new("/"), options, Some(Source::Schedstat));
+        let (watcher, _) = match started {
+            Ok(started) => started,
+            Err(e) => return println!("skipped: {e}"),
+        };
+        let mut host = SteeredHost::new(watcher, Box::<Mortal>::default());
+        let tenant = TenantId(1);
+        host.apply(&Action::Park { tenant });
+        host.observe().unwrap();
+        assert_eq!((host.watch_only(), host.parked()), (None, vec![tenant]), "it has not failed yet");
+        host.observe().unwrap_err();
+        assert_eq!(host.watch_only().as_deref(), Some("it is dead"));
+        assert_eq!((host.backend(), host.parked()), ("none", vec![]));
+        assert!(host.observe().unwrap().end_ns > 0);
+        assert!(matches!(host.apply(&Action::Park { tenant }), Outcome::Unsupported { .. }));
+        host.undo_all().unwrap();
     }
 
     #[test]

@@ -181,6 +181,13 @@ pub enum Why {
         /// A replay stands in for them, instead of the ledger.
         by_replay: bool,
     },
+    /// Dedicated windows ended in the middle of a run.
+    DedicatedEnded {
+        /// So long after its beginning, in nanoseconds.
+        after_ns: u64,
+        /// What failed, and what became of it.
+        cause: String,
+    },
     /// It was fast or slow for seconds at a time.
     FastOrSlowForLong,
     /// Alone its speed depends on how many CPUs its tasks are on, which differed.

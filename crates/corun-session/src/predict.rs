@@ -291,7 +291,8 @@ impl Predict {
         }
         if self.ended.is_none() && self.is_dedicated_due(end_ns) {
             match self.watch.open_dedicated(&seen, OTHERS).map_err(of_dedicated)? {
-                Opening::NotNow => {}
+                // Of what was seen when they ended nobody knows what it was.
+                Opening::NotNow | Opening::Ended => {}
                 Opening::NotDedicated(not_dedicated) => self.not_dedicated(&seen, not_dedicated),
                 Opening::Opened(window) => {
                     self.opened(&window, &mut recorded);

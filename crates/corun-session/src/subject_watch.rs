@@ -29,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A watcher of one subject that sees more of it than a ledger.
 pub struct SubjectWatch {
     host: LocalHost,
+    /// When it began, on the host's clock.
+    begin_ns: u64,
     /// The dedicated windows that may be opened, where the host is steered.
     dedicated: Option<Dedicated>,
     detectors: Detectors,
@@ -108,6 +110,8 @@ pub enum Opening {
     NotNow,
     /// It would not have counted, so nobody was parked.
     NotDedicated(NotDedicated),
+    /// What parks co-runners failed, and there will be no more. Everybody runs, and what was seen meanwhile is neither dedicated nor shared.
+    Ended,
     /// It was opened.
     Opened(Box<DedicatedWindow>),
 }
@@ -185,7 +189,8 @@ impl SubjectWatch {
         let by_counters = SpinByCounters::new(subject);
         let detectors = Detectors { spin, exits, counting, by_counters, spinning };
         let replay = replays.then(|| Replay::new(wanted.wake_up_ns));
-        Ok(SubjectWatch { host, dedicated, detectors, subject, replay, unavailable })
+        let begin_ns = host.now_ns();
+        Ok(SubjectWatch { host, begin_ns, dedicated, detectors, subject, replay, unavailable })
     }
 
     /// What it sees through.
@@ -269,6 +274,19 @@ impl SubjectWatch {
         self.replay.as_mut().map_or_else(Vec::new, |replay| replay.evidence(is_over, tells_spinning))
     }
 
+    /// After this error goes on without dedicated windows, and says why, if that is what failed.
+    ///
+    /// # Errors
+    /// This one, if the machine can no longer be watched.
+    fn or_watch_only(&mut self, error: HostError) -> Result<(), HostError> {
+        let LocalHost::Steered(host) = &mut self.host else { return Err(error) };
+        let cause = host.watch_only().ok_or(error)?;
+        let after_ns = self.host.now_ns().saturating_sub(self.begin_ns);
+        self.dedicated = None;
+        self.lacks(What::DedicatedWindows, Why::DedicatedEnded { after_ns, cause });
+        Ok(())
+    }
+
     /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
     fn say_once(&self, seen: &mut Observation) {
         seen.unavailable.retain(|u| !self.unavailable.iter().any(|own| own.what == u.what));
@@ -278,7 +296,7 @@ impl SubjectWatch {
     /// opened where co-runners that cannot be parked had more than `most` of the machine in `seen`, the last window.
     ///
     /// # Errors
-    /// When the machine can no longer be watched or steered; everybody runs then.
+    /// When the machine can no longer be watched, or somebody could not be let go.
     pub fn open_dedicated(&mut self, seen: &Observation, most: f64) -> Result<Opening, DedicatedError> {
         let (LocalHost::Steered(host), Some(dedicated)) = (&mut self.host, &mut self.dedicated) else {
             return Ok(Opening::NotNow);
@@ -295,7 +313,15 @@ impl SubjectWatch {
         detectors.be_dense(true);
         let window = dedicated.run_and_tell(host, &mut |seen| detectors.fill(seen, subject));
         detectors.be_dense(false);
-        let mut window = window?;
+        let mut window = match window {
+            Err(DedicatedError::Host(error)) => {
+                self.or_watch_only(error)?;
+                let mut unknown = self.host.observe()?;
+                self.detectors.fill(&mut unknown, self.subject);
+                return Ok(Opening::Ended);
+            }
+            window => window?,
+        };
         self.say_once(&mut window.before);
         self.say_once(&mut window.dedicated);
         Ok(Opening::Opened(Box::new(window)))
@@ -312,11 +338,19 @@ impl Host for SubjectWatch {
     }
 
     fn advance(&mut self, ns: u64) -> Result<(), HostError> {
-        self.host.advance(ns)
+        let end_ns = self.now_ns() + ns;
+        self.host.advance(ns).or_else(|error| {
+            self.or_watch_only(error)?;
+            self.host.advance(end_ns.saturating_sub(self.now_ns()))
+        })
     }
 
     fn observe(&mut self) -> Result<Observation, HostError> {
-        let mut seen = self.host.observe()?;
+        let seen = self.host.observe();
+        let mut seen = seen.or_else(|error| {
+            self.or_watch_only(error)?;
+            self.host.observe()
+        })?;
         self.detectors.fill(&mut seen, self.subject);
         self.say_once(&mut seen);
         self.follow(&seen);

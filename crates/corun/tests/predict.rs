@@ -156,6 +156,70 @@ fn a_command_that_ends_in_a_dedicated_window_leaves_nobody_parked() {
     assert!(runs(&hog), "it is still parked");
 }
 
+/// Whether a process comes into such a state (`R`: it runs or wants to) within some seconds.
+fn becomes(pid: u32, is_wanted: impl Fn(char) -> bool) -> bool {
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(6);
+    while !is_wanted(state()) {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+#[test]
+fn a_run_goes_on_and_keeps_its_status_where_dedicated_windows_end_in_its_middle() {
+    let _quiet = quiet();
+    if !is_root() {
+        println!("skipped: parking a process of another session needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::start(folder.path(), "corun-stands");
+    let report = folder.path().join("p.json");
+    let mut command = Command::cargo_bin("corun").unwrap();
+    // One window that is longer than corun may stand still.
+    command.args([
+        "predict",
+        "-q",
+        "--dedicated",
+        "--window",
+        "4s",
+        "--budget",
+        "50%",
+        "--park",
+        "corun-stands",
+    ]);
+    command.args(["--json", report.to_str().unwrap(), "--"]);
+    command.args(["sh", "-c", "timeout 7 sh -c 'while :; do :; done'; exit 7"]).stderr(Stdio::piped());
+    let predict = command.spawn().unwrap();
+    let signal = |signal| {
+        // SAFETY: a signal to a child that nobody has waited for.
+        assert_eq!(unsafe { libc::kill(predict.id() as i32, signal) }, 0);
+    };
+    if !becomes(hog.0.id(), |state| state != 'R') {
+        println!("skipped: no window is opened where others than the hog want the CPUs");
+        return drop(predict.wait_with_output());
+    }
+    signal(libc::SIGSTOP);
+    let is_let_go = runs(&hog);
+    signal(libc::SIGCONT);
+    let out = predict.wait_with_output().unwrap();
+    assert!(is_let_go, "the supervisor lets it go on");
+    assert_eq!(out.status.code(), Some(7), "{}", said(&out));
+    let found = json(&report);
+    let missing = found["unavailable"].as_array().unwrap();
+    let why = missing.iter().find(|u| u["what"] == "dedicated windows").map(|u| u["why"].to_string());
+    assert!(why.as_ref().is_some_and(|why| why.contains("they ended after")), "{missing:?}");
+    assert_eq!(found["method"], "ledger", "{found}");
+    assert!(runs(&hog), "it is parked again");
+}
+
 #[test]
 fn a_corunner_that_forks_all_the_time_is_parked_and_goes_on_afterwards() {
     let _quiet = quiet();

@@ -168,6 +168,9 @@ impl Display for Why {
                     false => "is derived from its ledger; the interval is wider",
                 }
             }
+            Why::DedicatedEnded { after_ns, cause } => {
+                return write!(f, "they ended after {}, and the rest was only watched: {cause}", human_ns(*after_ns))
+            }
             Why::FastOrSlowForLong => {
                 "it was fast or slow for seconds at a time, so what was seen is worth a few windows, and the interval is wider"
             }

@@ -50,9 +50,14 @@ impl PredictReport {
         let estimates = Estimates::of(known.predictor);
         let mut report = PredictReport::new(meta, elapsed_ns, &estimates, covers, &known.missing);
         report.unavailable.iter_mut().filter(|u| u.what == What::WakeUps).for_each(add_flag);
-        if let Some(why) = windows.and_then(|w| w.why_too_few()) {
+        let is_end = |u: &Unavailable| matches!(u.why, Why::DedicatedEnded { .. });
+        let why = match report.unavailable.iter().find(|u| is_end(u)) {
+            Some(end) => Some(end.why.clone()),
+            None => windows.and_then(|w| w.why_too_few()).map(Why::Said),
+        };
+        if let Some(why) = why {
             report.unavailable.retain(|u| u.what != What::DedicatedWindows);
-            report.unavailable.push(Unavailable::new(What::DedicatedWindows, Why::Said(why)));
+            report.unavailable.push(Unavailable::new(What::DedicatedWindows, why));
         }
         // Why spinning is not known is in what follows.
         if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
