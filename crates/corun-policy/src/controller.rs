@@ -18,7 +18,7 @@ use crate::guard::{Arm, Finding, Guard};
 use crate::options::{BadPolicy, Options};
 use crate::registry::by_name;
 use crate::scope::Scope;
-use corun_model::{Decision, Fate, Host, HostError, Observation, Policy, Tenant, TenantId};
+use corun_model::{Action, Decision, Fate, Host, HostError, Observation, Outcome, Policy, Tenant, TenantId};
 use dry::{Decided, Proposals};
 use refusals::Refusals;
 use std::collections::BTreeSet;
@@ -173,7 +173,14 @@ impl Controller {
             });
             Taken { at_ns: host.now_ns(), decision, fate }
         };
-        Epoch { undone: None, taken: decisions.into_iter().map(&mut take).collect() }
+        let taken: Vec<Taken> = decisions.into_iter().map(&mut take).collect();
+        let is_change = |t: &Taken| {
+            t.fate == Fate::Applied(Outcome::Done) && !matches!(t.decision.action, Action::Unpark { .. })
+        };
+        if let Some(guard) = self.guard.as_mut().filter(|_| taken.iter().any(is_change)) {
+            guard.acted();
+        }
+        Epoch { undone: None, taken }
     }
 
     /// One whole epoch: waits, observes, looks and decides. Returns what was seen, too.

@@ -3,8 +3,9 @@
 //! Method: a period's value for a tenant is its useful CPU time per time (on a CPU and not known to spin). A pair is a
 //! period without the policy and the one with it that follows; its gain is the mean over tenants of the logarithm of with by
 //! without, so that one tenant cannot gain at another's cost unnoticed. A sequential test (`sequential.rs`)
-//! says after each pair whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up when it is not or
-//! [`PAIRS`] pairs have not shown it. What was kept is measured again after a while that doubles each time. A policy that still
+//! says after each pair, from the second on, whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up when it
+//! is not or [`PAIRS`] pairs have not shown it. One pair does not show how much pairs scatter here. A pair says nothing in which the policy
+//! did nothing, or in which a tenant that wants CPUs came or went: what others gain then is not the policy's. What was kept is measured again after a while that doubles each time. A policy that still
 //! tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`] periods: what it gains by trials says nothing of what it
 //! will gain.
 //!
@@ -28,6 +29,8 @@ pub use crate::sequential::PAIRS;
 pub const LEAST_GAIN: f64 = 0.01;
 /// How much the log gain of a pair scatters by chance.
 const SCATTER: f64 = 0.05;
+/// So many pairs show how much they scatter.
+const FEWEST: usize = 2;
 /// Tenants below this share of one CPU, in thousandths, say nothing.
 const LEAST_PER_MILLE: u64 = 20;
 const LEAST: f64 = LEAST_PER_MILLE as f64 / 1000.0;
@@ -107,6 +110,11 @@ pub struct Guard {
     arm: Arm,
     spent_ns: u64,
     spent: BTreeMap<TenantId, Parts>,
+    /// In how many epochs of this pair each tenant was there, and how many there were.
+    present: BTreeMap<TenantId, u32>,
+    epochs: u32,
+    /// Whether the policy has done anything in this pair.
+    has_acted: bool,
     without: Option<BTreeMap<TenantId, Share>>,
     test: Test,
     finding: Finding,
@@ -123,6 +131,9 @@ impl Guard {
             arm: Arm::Without,
             spent_ns: 0,
             spent: BTreeMap::new(),
+            present: BTreeMap::new(),
+            epochs: 0,
+            has_acted: false,
             without: None,
             test: new_test(),
             finding: Finding::Measuring { pairs: 0 },
@@ -147,6 +158,11 @@ impl Guard {
         self.finding
     }
 
+    /// The policy has changed something.
+    pub fn acted(&mut self) {
+        self.has_acted = true;
+    }
+
     /// Takes an epoch that was spent as it wished; `counts` says which tenants are of interest.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Arm {
         if let Finding::DoesNotHelp { .. } = self.finding {
@@ -161,8 +177,10 @@ impl Guard {
             return self.arm;
         }
         self.spent_ns += seen.window_ns();
+        self.epochs += 1;
         for t in &seen.by_tenant {
             if seen.tenant(t.id).is_some_and(&counts) {
+                *self.present.entry(t.id).or_default() += 1;
                 let (sum, more) = (self.spent.entry(t.id).or_default(), t.account.ledger.parts());
                 sum.compute_ns += more.compute_ns;
                 *sum.spin_ns.get_or_insert(0) += more.spin_ns.unwrap_or(0);
@@ -192,6 +210,8 @@ impl Guard {
         self.held_ns = 0;
         self.test = new_test();
         self.without = None;
+        self.present.clear();
+        (self.epochs, self.has_acted) = (0, false);
         self.finding = Finding::Measuring { pairs: 0 };
         self.next(Arm::Without);
     }
@@ -211,18 +231,27 @@ impl Guard {
                 self.next(Arm::With);
             }
             Some(without) => {
-                // A pair in which nobody competed says nothing, and takes no place.
-                if let Some(gain) = log_gain(&without, &shares) {
+                // A pair that says nothing takes no place.
+                let is_like =
+                    self.has_acted && without.iter().chain(&shares).all(|(id, s)| self.stayed(*id, s));
+                if let Some(gain) = log_gain(&without, &shares).filter(|_| is_like) {
                     self.test.push(gain, 1.0);
                 }
+                self.present.clear();
+                (self.epochs, self.has_acted) = (0, false);
                 self.judge();
             }
         }
     }
 
+    /// Whether a tenant was there all the time, or wanted no CPU to speak of.
+    fn stayed(&self, id: TenantId, share: &Share) -> bool {
+        share.useful + share.in_vain < LEAST || self.present.get(&id) == Some(&self.epochs)
+    }
+
     fn judge(&mut self) {
         let gain = self.test.mean().exp() - 1.0;
-        let verdict = if self.test.pairs() > 0 { self.test.verdict() } else { Verdict::Open };
+        let verdict = if self.test.pairs() >= FEWEST { self.test.verdict() } else { Verdict::Open };
         let (finding, arm) = match verdict {
             Verdict::Open => (Finding::Measuring { pairs: self.test.pairs() }, Arm::Without),
             Verdict::Helps => (Finding::Helps { gain }, Arm::With),
@@ -294,6 +323,7 @@ mod tests {
         let mut guard = Guard::new(5 * EPOCH_NS);
         for _ in 0..epochs {
             let seen = epoch(if guard.arm() == Arm::With { with } else { without });
+            guard.acted();
             guard.push(&seen, |_| true);
         }
         guard
@@ -322,6 +352,7 @@ mod tests {
         for _ in 0..30 {
             let with = guard.arm() == Arm::With;
             let spent = if with { [computes(100), spends] } else { [computes(50), computes(had)] };
+            guard.acted();
             guard.push(&epoch_of(&spent), |_| true);
         }
         guard.finding()
@@ -367,6 +398,7 @@ mod tests {
             let with = guard.arm() == Arm::With;
             let starved = Parts { steal_ns: 100, ..nothing };
             let spent = if with { Parts { compute_ns: 50, ..nothing } } else { starved };
+            guard.acted();
             guard.push(&epoch_of(&[Parts { compute_ns: 50, ..nothing }, spent]), |_| true);
         }
         let Finding::Helps { gain } = guard.finding() else { panic!("{:?}", guard.finding()) };
@@ -382,8 +414,36 @@ mod tests {
     }
 
     #[test]
-    fn a_large_gain_is_believed_after_one_pair() {
-        assert!(matches!(run(&[40, 40], &[60, 50], 10).finding(), Finding::Helps { .. }));
+    fn a_large_gain_is_believed_after_two_pairs_and_not_after_one() {
+        assert_eq!(run(&[40, 40], &[60, 50], 10).finding(), Finding::Measuring { pairs: 1 });
+        assert!(matches!(run(&[40, 40], &[60, 50], 20).finding(), Finding::Helps { .. }));
+    }
+
+    #[test]
+    fn a_policy_that_did_nothing_has_gained_nothing() {
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        for _ in 0..40 {
+            guard.push(&epoch(if guard.arm() == Arm::With { &[60, 50] } else { &[40, 40] }), |_| true);
+        }
+        assert_eq!(guard.finding(), Finding::Measuring { pairs: 0 });
+    }
+
+    #[test]
+    fn what_a_tenant_gains_since_another_came_or_went_is_not_the_policys() {
+        for (without, with) in [(&[50, 50][..], &[90][..]), (&[90], &[50, 50])] {
+            assert_eq!(run(without, with, 40).finding(), Finding::Measuring { pairs: 0 }, "{with:?}");
+        }
+        // It ends in the middle of a period.
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        for n in 0..10 {
+            guard.acted();
+            guard.push(&epoch(if n < 7 { &[50, 50] } else { &[90] }), |_| true);
+        }
+        assert_eq!(guard.finding(), Finding::Measuring { pairs: 0 });
+        assert!(
+            matches!(run(&[50, 1], &[90], 40).finding(), Finding::Helps { .. }),
+            "it wanted next to nothing"
+        );
     }
 
     #[test]
@@ -392,6 +452,7 @@ mod tests {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let mut tried = 0;
         for _ in 0..40 {
+            guard.acted();
             if guard.arm() == Arm::With && tried < trials {
                 tried += 1;
                 guard.push_trial(&epoch(&[1, 1]), |_| true);
@@ -403,6 +464,7 @@ mod tests {
         assert!(tried == trials && matches!(guard.finding(), Finding::Helps { .. }), "{:?}", guard.finding());
         let mut guard = Guard::new(5 * EPOCH_NS);
         for _ in 0..5 * (PATIENCE + 10) {
+            guard.acted();
             guard.push_trial(&epoch(&[40, 40]), |_| true);
         }
         assert!(matches!(guard.finding(), Finding::DoesNotHelp { .. }), "{:?}", guard.finding());
@@ -420,6 +482,7 @@ mod tests {
     fn tenants_that_do_not_count_and_idle_ones_say_nothing() {
         let mut guard = Guard::new(EPOCH_NS);
         for _ in 0..20 {
+            guard.acted();
             guard.push(&epoch(&[1, 1]), |t| t.name == "t0");
         }
         assert_eq!(guard.finding(), Finding::Measuring { pairs: 0 });

@@ -68,7 +68,7 @@ impl Waits {
                     self.running.remove(&event.task);
                     match left {
                         Left::Preempted | Left::Yielded => self.waiting.insert(event.task),
-                        Left::Waits(_) | Left::Ended => self.waiting.remove(&event.task),
+                        Left::Waits(_) | Left::Ended | Left::Killed => self.waiting.remove(&event.task),
                     };
                 }
                 // One that is woken while it runs goes on.

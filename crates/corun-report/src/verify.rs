@@ -178,7 +178,7 @@ impl VerifyReport {
                 };
                 let by = self.by_whom();
                 let stopped = self.stopped().map_or(String::new(), |it| format!(", stopped as often; {it}"));
-                format!("disturbed{by}: {took} ({}); alone it would have taken {alone}{stopped}", self.allowed())
+                format!("disturbed{by}: {took} ({}); alone the same work would have taken {alone}{stopped}", self.allowed())
             }
         };
         judged + &outside

@@ -211,7 +211,7 @@ impl Lives {
                 Event::Born { process, .. } if process == event.task.0 => {
                     self.begun.insert(event.task, event.t_ns);
                 }
-                Event::Leaves(Left::Ended) => {
+                Event::Leaves(Left::Ended | Left::Killed) => {
                     let begun = self.begun.remove(&event.task);
                     self.ended.extend(begun.map(|begin_ns| (begin_ns, event.t_ns)));
                 }

@@ -102,6 +102,11 @@ fn a_file_that_cannot_be_judged_is_refused_and_left_as_it_is() {
         let output = verify(folder.path(), &["--junit", "tests.xml"], script, &[]);
         assert_eq!(status(&output), 2, "{}", said(&output));
         assert!(said(&output).contains(wanted), "{}", said(&output));
+        // One that fails keeps its own status.
+        let failing = format!("{script}; exit 7");
+        let output = verify(folder.path(), &["--junit", "tests.xml"], &failing, &[]);
+        assert_eq!(status(&output), 7, "{}", said(&output));
+        assert!(said(&output).contains(wanted), "{}", said(&output));
         assert!(!folder.path().join("tests.corun.xml").exists());
         assert!(std::fs::read_to_string(folder.path().join("tests.xml")).unwrap().contains("name=\"a\""));
     }

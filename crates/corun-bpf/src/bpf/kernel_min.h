@@ -158,6 +158,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	const void *cpus_ptr;
+	int exit_code;
 	struct sched_rt_entity rt;
 	struct sched_dl_entity dl;
 	unsigned long jobctl;

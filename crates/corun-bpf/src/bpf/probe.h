@@ -244,7 +244,7 @@ struct trace_event {
 /* What a task of the subject did, for the run log. */
 enum record_kind {
 	RECORD_RUNS = 1, /* came onto a CPU; a, b: the first 128 CPUs that it may use */
-	RECORD_LEAVES, /* how: 0 preempted, 1 blocked, 2 uninterruptible, 3 ended, 4 yielded; a: its state; b: the futex */
+	RECORD_LEAVES, /* how: 0 preempted, 1 blocked, 2 uninterruptible, 3 ended, 4 yielded; a: its state; b: the futex, or the signal that ended it */
 	RECORD_WOKEN, /* how: by what; a: by whom */
 	RECORD_BORN, /* how: 1 a thread, 0 a process; a: by whom */
 	RECORD_TIMER, /* is about to sleep until a; how: 1 given as a length, 0 as a time */

@@ -105,7 +105,7 @@ static __noinline void record_budget(struct task_rec *t, struct task_struct *p, 
 }
 
 /*
- * Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told. Who asks for other CPUs leaves in that
+ * Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told, and of an end the signal that made it. Who asks for other CPUs leaves in that
  * system call where its own CPU is not among them, or another task has to leave one and that is waited for.
  */
 static __always_inline void record_leaving(struct task_struct *prev, u32 state, bool yielded, u32 left, u64 now)
@@ -116,6 +116,8 @@ static __always_inline void record_leaving(struct task_struct *prev, u32 state, 
 		record(now, who(prev->pid, RECORD_CONFINES, 0), 0, 0);
 	if (left == 1 && state == BLOCK_FUTEX)
 		object = first_argument(prev);
+	if (left == 3)
+		object = BPF_CORE_READ(prev, exit_code) & 0x7f;
 	if (left == 4) /* stopped or frozen: blocked, in that state */
 		left = 1;
 	else if (!left && yielded)

@@ -301,6 +301,7 @@ mod tests {
             Just(Left::Preempted),
             Just(Left::Yielded),
             Just(Left::Ended),
+            Just(Left::Killed),
             any::<u64>().prop_map(|at| Left::Waits(For::Futex(at))),
             prop_oneof![
                 Just(For::Device),

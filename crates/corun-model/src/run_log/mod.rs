@@ -143,8 +143,10 @@ pub enum Left {
     Yielded,
     /// It waits, for this.
     Waits(For),
-    /// It ended.
+    /// It ended, by itself or with its process.
     Ended,
+    /// A signal ended it.
+    Killed,
 }
 
 /// What a task waits for, by the system call that it is in.
@@ -222,6 +224,7 @@ impl RawEvent {
                     10 => For::Child,
                     _ => For::Other,
                 }),
+                3 if b != 0 => Left::Killed,
                 3 => Left::Ended,
                 4 => Left::Yielded,
                 _ => return None,
@@ -255,6 +258,7 @@ impl From<Event> for RawEvent {
             What::Runs { cpu, may } => raw(1, 0, cpu.0 as u16, may.0 as u64, (may.0 >> 64) as u64),
             What::Leaves(Left::Preempted) => raw(2, 0, 0, 0, 0),
             What::Leaves(Left::Ended) => raw(2, 3, 0, 0, 0),
+            What::Leaves(Left::Killed) => raw(2, 3, 0, 0, 1),
             What::Leaves(Left::Yielded) => raw(2, 4, 0, 0, 0),
             What::Leaves(Left::Waits(what)) => match what {
                 For::Futex(at) => raw(2, 1, 0, 5, at),

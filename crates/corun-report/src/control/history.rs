@@ -9,6 +9,7 @@ use super::advice::Advice;
 use super::because::because;
 use super::Decided;
 use crate::words::{count, name};
+use corun_model::reason::{Kept, Release, Rule};
 use corun_model::recording::lesser_half;
 use corun_model::{Action, Decision, Fate, Observation, Outcome, Reason as Cause, Tenant, TenantId};
 use serde::Serialize;
@@ -341,6 +342,14 @@ impl History {
         &self.periods
     }
 
+    /// What a policy that measures by itself has found last of whether it helps: a clause that begins with a verb. `None`: it has
+    /// measured nothing.
+    pub fn own_finding(&self) -> Option<String> {
+        let done = self.reasons.iter().filter(|r| r.fate == Fate::Applied(Outcome::Done));
+        let found = done.filter_map(|r| Some((r.to_ns, own_finding(r)?)));
+        Some(found.max_by_key(|(to_ns, _)| *to_ns)?.1)
+    }
+
     /// How long the policy was in force, in nanoseconds, as far as its periods found room.
     pub fn in_force_ns(&self) -> u64 {
         self.periods.iter().filter(|p| p.with).map(|p| p.to_ns - p.from_ns).sum()
@@ -369,6 +378,25 @@ impl History {
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
+}
+
+/// What a reason says of whether the policy helps.
+fn own_finding(reason: &Reason) -> Option<String> {
+    let because = &reason.because;
+    let kept = || because.split_once("kept: ").map_or(&**because, |(_, kept)| kept);
+    Some(match &reason.key {
+        Cause::Slot { rule: Rule::Kept(Kept::Free), .. } => {
+            "lets tenants take turns; whether that helps cannot be seen here".into()
+        }
+        Cause::Slot { rule: Rule::Kept(_), .. } => format!("helps: {}", kept()),
+        Cause::Slot { rule: Rule::Tried { .. }, .. } => {
+            "tried slots; too little was seen to tell whether they help".into()
+        }
+        Cause::Release(Release::HelpNobody { .. } | Release::NotSure { .. } | Release::LeavesLess { .. }) => {
+            format!("let everybody run in the end: {because}")
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

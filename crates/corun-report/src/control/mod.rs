@@ -79,7 +79,8 @@ impl GuardLine {
             "helps" if percent < 0.05 => Some(format!("{policy} helps, by less than 0.1 % {of}")),
             "helps" => Some(format!("{policy} helps, by {percent:.1} % {of}")),
             "reverted" => {
-                Some(format!("{policy} did not clearly help ({percent:+.1} % {of}), so it was reverted"))
+                let clearly = if percent < 0.0 { "" } else { "clearly " };
+                Some(format!("{policy} did not {clearly}help ({percent:+.1} % {of}), so it was reverted"))
             }
             _ => None,
         }
@@ -301,7 +302,7 @@ mod tests {
         let said = |state, gain| line(state, gain).sentence("gang");
         let of = "of useful time (geometric mean over tenants)";
         assert_eq!(said("helps", Some(0.123)), Some(format!("gang helps, by 12.3 % {of}")));
-        let no = format!("gang did not clearly help (-4.0 % {of}), so it was reverted");
+        let no = format!("gang did not help (-4.0 % {of}), so it was reverted");
         assert_eq!(said("reverted", Some(-0.04)), Some(no));
         assert_eq!(said("measuring", None), None);
     }

@@ -58,6 +58,9 @@ impl Controlled<'_> {
         if history.reasons().iter().any(|r| r.fate == Fate::Proposed) {
             return format!("{policy} would have tried slots; whether they help only a real run tells");
         }
+        if let Some(found) = history.own_finding() {
+            return format!("{policy} {found}");
+        }
         let (dry, unknown) = match self.backend {
             "none" => ("would have ", ""),
             _ => ("", "; whether that helped was not measured, since the guard was off"),

@@ -503,7 +503,7 @@ fn what_control_says_in_the_end() {
 
 #[test]
 fn the_answer_to_whether_control_helped() {
-    use corun_model::reason::{Rule, SlotPart};
+    use corun_model::reason::{Kept, Release, Rule, SlotPart};
     use corun_model::{Action, Decision, Fate, Outcome, Reason, TaskId};
     use corun_report::control::history::History;
     use corun_report::control::page::Controlled;
@@ -512,6 +512,17 @@ fn the_answer_to_whether_control_helped() {
     let seen = alone(&Did::default());
     let slot = Reason::Slot { number: Some(8), part: SlotPart::Waits, rule: Rule::Single };
     let parks = Decision { action: Action::Park { tenant: POSTGRES }, because: slot };
+    let since = |rule| Decision {
+        because: Reason::Slot { number: None, part: SlotPart::Waits, rule },
+        ..parks.clone()
+    };
+    let kept = since(Rule::Kept(Kept::More { who: "solver".into(), times_percent: 242 }));
+    let free = since(Rule::Kept(Kept::Free));
+    let tried = since(Rule::Tried { who: None, percent: 50 });
+    let lets = Decision {
+        action: Action::Unpark { tenant: POSTGRES },
+        because: Reason::Release(Release::HelpNobody { gain_milli: 3 }),
+    };
     let delays = Decision {
         action: Action::PreemptDelay { task: TaskId(12), delay_ns: 1 },
         because: Reason::NewTaskSlices,
@@ -519,8 +530,8 @@ fn the_answer_to_whether_control_helped() {
     let done = Fate::Applied(Outcome::Done);
     let answer = |backend, guard, decided: &[(&Decision, Fate)]| {
         let mut history = History::new(seen.start_ns);
-        for (decision, fate) in decided {
-            history.decided(seen.start_ns, decision, &Decided::new(decision, fate, &seen));
+        for (n, (decision, fate)) in decided.iter().enumerate() {
+            history.decided(seen.start_ns + n as u64, decision, &Decided::new(decision, fate, &seen));
         }
         history.window(&seen, true, |_| true);
         history.undone(seen.end_ns, "the end", None);
@@ -530,11 +541,19 @@ fn the_answer_to_whether_control_helped() {
     let guard = |state, gain, pairs| Some(GuardLine { state, gain, pairs });
     let measuring = |pairs| guard("measuring", None, Some(pairs));
     let helps = || guard("helps", Some(0.36), None);
+    let own = |decided: &[&Decision]| {
+        let decided: Vec<(&Decision, Fate)> = decided.iter().map(|d| (*d, done.clone())).collect();
+        answer("stock", None, &decided)
+    };
     let said = vec![
         ("it helped", answer("stock", helps(), &[(&parks, done.clone())])),
         ("the guard saw nothing yet", answer("stock", measuring(0), &[(&parks, done.clone())])),
         ("the guard saw one pair", answer("stock", measuring(1), &[(&parks, done.clone())])),
         ("nothing was decided under a guard", answer("stock", measuring(4), &[])),
+        ("it asked by itself, and kept slots", own(&[&tried, &kept])),
+        ("it asked by itself, and slots cost nothing", own(&[&tried, &free])),
+        ("it asked by itself, and ended too early", own(&[&tried])),
+        ("it asked by itself, and slots help nobody", own(&[&tried, &lets])),
         ("no guard, and somebody was parked", answer("stock", None, &[(&parks, done.clone())])),
         ("no guard, and knobs were turned", answer("stock", None, &[(&delays, done)])),
         ("a dry run that would park", answer("none", None, &[(&parks, Fate::DryRun)])),

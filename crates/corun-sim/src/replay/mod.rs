@@ -43,7 +43,7 @@ pub use corun_model::why::NoReplay;
 pub use recorded::{Loops, Recorded};
 pub use transcriber::{Transcriber, Transcript};
 
-use script::{By, Ends, Op};
+use script::{By, Ends, Op, Outside};
 
 /// How long a stretch of a run would have taken alone, in nanoseconds: at least, most likely, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,12 @@ impl Transcript {
         }
         let ops = || self.program.scripts.iter().flat_map(|script| &script.ops);
         // What is likely of all of them is replayed anyway.
-        let is_any = |likely: bool| ops().any(|op| matches!(op, Op::Looks(_, is) if *is == likely));
+        let is_any = |likely: bool| {
+            ops().any(|op| match op {
+                Op::Looks(_, is) | Op::Outside(Outside { may_look: Some(is), .. }) => *is == likely,
+                _ => false,
+            })
+        };
         let looks = [true, false].into_iter().filter(|looks| is_any(!looks));
         others.extend(looks.map(|looks| Conditions { looks: Some(looks), ..by_length }));
         if ops().any(|op| matches!(op, Op::Limit(change) if change.by.is_none())) {

@@ -117,7 +117,7 @@ fn wanted_at_once(windows: &[RunWindow]) -> f64 {
             What::Runs { .. } | What::Woken(_) | What::Born { .. } => {
                 want.insert(event.task);
             }
-            What::Leaves(Left::Waits(_) | Left::Ended) => {
+            What::Leaves(Left::Waits(_) | Left::Ended | Left::Killed) => {
                 want.remove(&event.task);
             }
             _ => {}

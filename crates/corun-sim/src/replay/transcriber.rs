@@ -95,7 +95,7 @@ struct Task {
     what: Option<For>,
     /// A wake-up that came while it did not sleep.
     early: Option<Waker>,
-    /// Its step that was a wait for a futex, which somebody else has ended: by a signal.
+    /// Its step that was a wait for a thread or a child, which somebody outside has ended: by a signal.
     signalled: Option<usize>,
     /// A sleep that it has called, and that is not over.
     timer: Option<Timer>,
@@ -395,8 +395,8 @@ impl Transcriber {
                 self.tasks[ix].what = Some(what);
                 self.enter(ix, State::Blocked, now_ns);
             }
-            Left::Ended => {
-                self.may_have_been_killed(ix);
+            Left::Ended | Left::Killed => {
+                self.may_have_been_killed(ix, left == Left::Killed);
                 self.enter(ix, State::Ended, now_ns);
             }
         }
@@ -482,7 +482,9 @@ impl Transcriber {
         let by = by.filter(|&by| by != ix && self.tasks[by].state != State::Ended);
         let Some(by) = by else {
             let is_outsider = matches!(waker, Waker::Task(by) if !self.by_tid.contains_key(&by));
-            let is_signal = is_outsider && matches!(task.what, Some(For::Futex(at)) if at != 0);
+            // Nobody outside can end a wait for a child or for a thread in any other way.
+            let is_for_own = matches!(task.what, Some(For::Futex(1..) | For::Child));
+            let is_signal = is_outsider && is_for_own;
             self.waited_outside(ix, now_ns, false);
             self.tasks[ix].signalled = is_signal.then(|| self.tasks[ix].script.ops.len() - 1);
             return;

@@ -42,6 +42,10 @@ impl Tape {
         self.add(ms, task, What::Leaves(Left::Ended))
     }
 
+    pub fn killed(&mut self, ms: f64, task: u32) -> &mut Tape {
+        self.add(ms, task, What::Leaves(Left::Killed))
+    }
+
     /// Woken by a task, and on a CPU at once.
     pub fn woken(&mut self, ms: f64, task: u32, by: u32) -> &mut Tape {
         self.add(ms, task, What::Woken(Waker::Task(TaskId(by)))).runs(ms, task)

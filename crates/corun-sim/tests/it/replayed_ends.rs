@@ -102,6 +102,50 @@ fn killed() -> Tape {
     tape
 }
 
+/// The same with a shell that waits for its child, which whoever killed the shell lets run for a moment longer.
+fn killed_with_its_child() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Child);
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 2);
+    }
+    tape.woken(1_000.0, 1, 99).ends(1_000.1, 1).ends(1_000.2, 2);
+    tape
+}
+
+/// The same where the signal comes to both, and the shell waits on to see how its child ends.
+fn killed_and_waited_for() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Child);
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 2);
+    }
+    tape.woken(1_000.0, 1, 99).waits(1_000.1, 1, For::Child);
+    tape.woken(1_000.15, 1, 2).killed(1_000.2, 2).killed(1_000.3, 1);
+    tape
+}
+
+/// One that waits for a request, and then ends by itself.
+fn idle() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).waits(10.0, 1, For::Poll).woken(1_000.0, 1, 99).ends(1_000.1, 1);
+    tape
+}
+
+/// One that reads what another has yet to write, which is stolen from, until both are killed by somebody else.
+fn killed_in_a_pipe() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Pipe);
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 2);
+    }
+    tape.woken(1_000.0, 1, 99).killed(1_000.1, 1).killed(1_000.2, 2);
+    tape
+}
+
 /// A runtime's thread that looks every 5 ms, and hands what one thread has done on to another, which lets the first one go on. What
 /// takes 15 ms alone takes 30 beside loops.
 fn hands_on() -> Tape {
@@ -190,6 +234,9 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
         ("a thread that works on", 2, outlives(), 700.0),
         ("a runtime's thread that hands work on", 2, hands_on(), 150.0),
         ("one that is killed while it waits for a thread", 2, killed(), 100.2),
+        ("one that is killed while it waits for a child", 2, killed_with_its_child(), 100.2),
+        ("one that is killed with its child, and waits for that", 2, killed_and_waited_for(), 100.3),
+        ("one that waits for a request and ends by itself", 2, idle(), 1_000.1),
         ("a shell that looks after its child", 2, shell_looks(true), 300.0),
         ("a shell that looks after another", 2, shell_looks(false), 300.0),
     ];
@@ -199,6 +246,13 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
         assert!((likely / truth - 1.0).abs() < 0.02, "{name}: {likely} for {truth}");
         assert!(least <= likely && likely <= most && most <= lasted * 1.001, "{name}: {least} {most}");
     }
+}
+
+#[test]
+fn who_is_killed_in_a_pipe_may_have_waited_for_a_sibling_or_for_somebody_outside() {
+    let (_, [least, likely, most]) = replayed(&killed_in_a_pipe(), 2);
+    assert!((least / 100.2 - 1.0).abs() < 0.02, "{least}");
+    assert!(likely > 1_000.0 && most > 1_000.0, "{likely} {most}");
 }
 
 #[test]

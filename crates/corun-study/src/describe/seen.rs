@@ -162,7 +162,7 @@ impl Reader {
                 match left {
                     Left::Preempted | Left::Yielded => self.enter(e.task, State::Ready),
                     Left::Waits(_) => self.enter(e.task, State::Waits),
-                    Left::Ended => self.end(e.task),
+                    Left::Ended | Left::Killed => self.end(e.task),
                 }
             }
             (What::Woken(waker), State::Waits) => {

@@ -205,8 +205,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.github {
         github::show(&outcome, args.policy.level())?;
     }
-    if let Some(wrong) = wrong {
-        return Err(Usage(wrong).into());
+    match wrong {
+        Some(wrong) if report.meta.exit_status == 0 => return Err(Usage(wrong).into()),
+        // Its own status says more than that its file is not whole.
+        Some(wrong) => lines::say(&format!("corun verify: {wrong}")),
+        None => {}
     }
     Ok(match report.meta.exit_status {
         0 if outcome.is_failure => ExitCode::from(DISTURBED),

@@ -7,8 +7,9 @@
 //! A log does not tell of calls of `exit`. What it shows: the last deed of one task is to wake the others of its process, and from
 //! its end on they do nothing but end.
 //!
-//! Who is killed while it waits for a sibling waited for something that had not come. How long that would have taken does not show, and
-//! a run that was too slow for a time limit is not as long alone because of that limit.
+//! Who is killed while it waits for a thread or a child waited for something that had not come. How long that would have taken does not show, and
+//! a run that was too slow for a time limit is not as long alone because of that limit. Of one that waits for something else, such as a
+//! pipe, nobody knows whether that was to come from a sibling or from outside: both are tried.
 //!
 //! Limit: of a task that did not wait at that time it is not seen.
 
@@ -27,6 +28,17 @@ fn last_steps(task: &Task) -> usize {
     task.outlives.map_or(task.script.ops.len(), |(_, from)| from)
 }
 
+impl Task {
+    /// A signal was for its end, or for that of another: what it has ended was no wait, if nothing was done since.
+    fn forget_signalled(&mut self) {
+        let ops =
+            self.signalled.and_then(|at| self.script.ops.get_mut(at..)).and_then(<[Op]>::split_first_mut);
+        if let Some((Op::Outside(wait), _)) = ops.filter(|(_, after)| is_soon(after)) {
+            (wait.lasted_ns, wait.until_ns) = (0, 0);
+        }
+    }
+}
+
 impl Transcriber {
     /// A task has ended, and others of its process have not: it may be that it has ended them all.
     pub(super) fn may_have_ended_all(&mut self, ender: Ix, now_ns: u64) {
@@ -40,17 +52,23 @@ impl Transcriber {
         self.processes.entry(process).or_default().ender = Some(ender);
     }
 
-    /// A task ends. It was killed if a signal has ended its last wait and it has done nothing since.
-    pub(super) fn may_have_been_killed(&mut self, ix: Ix) {
-        let Some(at) = self.tasks[ix].signalled else { return };
-        let Some((wait, after)) = self.tasks[ix].script.ops.get_mut(at..).and_then(<[Op]>::split_first_mut)
-        else {
+    /// A task ends. It was killed as it waited if it has done nothing since. Where it waited for its own, that is no wait. What else it
+    /// waited for may have been to come from its own or from outside.
+    pub(super) fn may_have_been_killed(&mut self, ix: Ix, is_killed: bool) {
+        self.tasks[ix].forget_signalled();
+        if !is_killed {
             return;
-        };
-        if let Op::Outside(wait) = wait {
-            if after.iter().all(only_ends) && computes_ns(after) <= TELLING_NS {
-                (wait.lasted_ns, wait.until_ns) = (0, 0);
+        }
+        // The same signal may have come to others, such as a shell that goes on to look how its child has ended.
+        self.tasks.iter_mut().for_each(Task::forget_signalled);
+        let is_wait = |op: &Op| matches!(op, Op::Outside(_) | Op::Wait(_));
+        let ops = &mut self.tasks[ix].script.ops;
+        let last = ops.iter().rposition(is_wait).and_then(|at| ops[at..].split_first_mut());
+        match last {
+            Some((Op::Outside(wait), after)) if !wait.is_sleep && wait.lasted_ns > 0 && is_soon(after) => {
+                wait.may_look = Some(false);
             }
+            _ => {}
         }
     }
 
@@ -116,6 +134,11 @@ impl Transcriber {
 
 pub(super) fn computes_ns(ops: &[Op]) -> u64 {
     ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+}
+
+/// Whether a task has only ended since, or is about to, and has perhaps waited to see how another did.
+fn is_soon(ops: &[Op]) -> bool {
+    ops.iter().all(|op| only_ends(op) || matches!(op, Op::Wait(_))) && computes_ns(ops) <= TELLING_NS
 }
 
 /// Whether a task may do that while the kernel ends it.
