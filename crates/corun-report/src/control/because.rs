@@ -83,7 +83,8 @@ fn lacks(who: Option<&str>, percent: u64) -> String {
     }
 }
 
-fn kept(why: &Kept) -> String {
+/// Why slots are kept.
+pub fn kept(why: &Kept) -> String {
     match why {
         Kept::NothingWithout { who } => format!("{who} does next to nothing without"),
         Kept::More { who, times_percent: times } => {

@@ -6,7 +6,7 @@
 //! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
 
 use super::advice::Advice;
-use super::because::because;
+use super::because::{because, kept};
 use super::Decided;
 use crate::words::{count, name};
 use corun_model::reason::{Kept, Release, Rule};
@@ -383,12 +383,11 @@ impl History {
 /// What a reason says of whether the policy helps.
 fn own_finding(reason: &Reason) -> Option<String> {
     let because = &reason.because;
-    let kept = || because.split_once("kept: ").map_or(&**because, |(_, kept)| kept);
     Some(match &reason.key {
         Cause::Slot { rule: Rule::Kept(Kept::Free), .. } => {
             "lets tenants take turns; whether that helps cannot be seen here".into()
         }
-        Cause::Slot { rule: Rule::Kept(_), .. } => format!("helps: {}", kept()),
+        Cause::Slot { rule: Rule::Kept(why), .. } => format!("helps: {}", kept(why)),
         Cause::Slot { rule: Rule::Tried { .. }, .. } => {
             "tried slots; too little was seen to tell whether they help".into()
         }
