@@ -111,6 +111,11 @@ impl RingError {
         RingError::io(doing, path, unwritten)
     }
 
+    /// It may be written, and yet the kernel locks nothing for this process.
+    fn locking(path: &Path) -> impl FnOnce(io::Error) -> RingError {
+        RingError::io("lock", path, |_, e| e.to_string())
+    }
+
     fn io(doing: &'static str, path: &Path, why: Why) -> impl FnOnce(io::Error) -> RingError {
         let path = path.to_owned();
         move |e| RingError::Io { doing, why: why(&path, &e), kind: e.kind(), path }

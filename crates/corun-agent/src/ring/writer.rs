@@ -251,6 +251,6 @@ fn lock(folder: &Path) -> Result<File, RingError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RingError::InUse(folder.to_owned())),
-        Err(fs::TryLockError::Error(e)) => Err(RingError::writing("lock", &path)(explained(e))),
+        Err(fs::TryLockError::Error(e)) => Err(RingError::locking(&path)(explained(e))),
     }
 }
