@@ -280,15 +280,21 @@ mod tests {
         }
     }
 
+    /// This machine, by what needs no privilege; `None`: it cannot be watched, which is said.
+    fn host(backend: Box<dyn Backend>) -> Option<SteeredHost> {
+        let options = LiveOptions::new(Subject::All);
+        match Watcher::start(&Root::new("/"), options, Some(Source::Schedstat)) {
+            Ok((watcher, _)) => Some(SteeredHost::new(watcher, backend)),
+            Err(e) => {
+                println!("skipped: {e}");
+                None
+            }
+        }
+    }
+
     #[test]
     fn a_host_whose_backend_has_failed_goes_on_watching_and_turns_nothing() {
-        let options = LiveOptions::new(Subject::All);
-        let started = Watcher::start(&Root::new("/"), options, Some(Source::Schedstat));
-        let (watcher, _) = match started {
-            Ok(started) => started,
-            Err(e) => return println!("skipped: {e}"),
-        };
-        let mut host = SteeredHost::new(watcher, Box::<Mortal>::default());
+        let Some(mut host) = host(Box::<Mortal>::default()) else { return };
         let tenant = TenantId(1);
         host.apply(&Action::Park { tenant });
         host.observe().unwrap();
@@ -303,13 +309,7 @@ mod tests {
 
     #[test]
     fn who_could_not_be_let_go_counts_as_parked_until_it_is() {
-        let options = LiveOptions::new(Subject::All);
-        let started = Watcher::start(&Root::new("/"), options, Some(Source::Schedstat));
-        let (watcher, _) = match started {
-            Ok(started) => started,
-            Err(e) => return println!("skipped: {e}"),
-        };
-        let mut host = SteeredHost::new(watcher, Box::new(Reluctant::default()));
+        let Some(mut host) = host(Box::<Reluctant>::default()) else { return };
         let tenant = TenantId(1);
         host.apply(&Action::Park { tenant });
         assert_eq!(host.parked(), [tenant]);

@@ -3,11 +3,11 @@
 //! Method: a period's value for a tenant is its useful CPU time per time (on a CPU and not known to spin). A pair is a
 //! period without the policy and the one with it that follows; its gain is the mean over tenants of the logarithm of with by
 //! without, so that one tenant cannot gain at another's cost unnoticed. A sequential test (`sequential.rs`)
-//! says after each pair, from the second on, whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up when it
-//! is not or [`PAIRS`] pairs have not shown it. One pair does not show how much pairs scatter here. A pair says nothing in which the policy
-//! did nothing, or in which a tenant that wants CPUs came or went: what others gain then is not the policy's. What was kept is measured again after a while that doubles each time. A policy that still
-//! tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`] periods: what it gains by trials says nothing of what it
-//! will gain.
+//! says after each pair, from the second on, whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up
+//! when it is not or [`PAIRS`] pairs have not shown it. One pair does not show how much pairs scatter here. A pair says nothing in
+//! which the policy did nothing, or in which a tenant that wants CPUs came or went: what others gain then is not the policy's.
+//! What was kept is measured again after a while that doubles each time. A policy that still tries out what to do (`dc=auto`) is
+//! waited for, up to [`PATIENCE`] periods: what it gains by trials says nothing of what it will gain.
 //!
 //! A tenant that got no useful time in one of the two says nothing if it had no work then, as a server that nobody asks, and
 //! counts as a loss, or a gain, if it wanted a CPU in vain: runnable but not running, spinning, or parked all along, for
@@ -103,6 +103,25 @@ impl Share {
     }
 }
 
+/// What is kept of a pair of periods until it is whole.
+#[derive(Clone, Debug, Default)]
+struct Pair {
+    /// What tenants got in its first period, once that is over.
+    without: Option<BTreeMap<TenantId, Share>>,
+    /// In how many of its epochs each tenant was there, and how many there were.
+    present: BTreeMap<TenantId, u32>,
+    epochs: u32,
+    /// Whether the policy has done anything in it.
+    has_acted: bool,
+}
+
+impl Pair {
+    /// Whether a tenant was there all the time, or wanted no CPU to speak of.
+    fn stayed(&self, id: TenantId, share: &Share) -> bool {
+        share.useful + share.in_vain < LEAST || self.present.get(&id) == Some(&self.epochs)
+    }
+}
+
 /// Watches over a policy.
 #[derive(Clone, Debug)]
 pub struct Guard {
@@ -110,12 +129,7 @@ pub struct Guard {
     arm: Arm,
     spent_ns: u64,
     spent: BTreeMap<TenantId, Parts>,
-    /// In how many epochs of this pair each tenant was there, and how many there were.
-    present: BTreeMap<TenantId, u32>,
-    epochs: u32,
-    /// Whether the policy has done anything in this pair.
-    has_acted: bool,
-    without: Option<BTreeMap<TenantId, Share>>,
+    pair: Pair,
     test: Test,
     finding: Finding,
     hold: u64,
@@ -131,10 +145,7 @@ impl Guard {
             arm: Arm::Without,
             spent_ns: 0,
             spent: BTreeMap::new(),
-            present: BTreeMap::new(),
-            epochs: 0,
-            has_acted: false,
-            without: None,
+            pair: Pair::default(),
             test: new_test(),
             finding: Finding::Measuring { pairs: 0 },
             hold: HOLD,
@@ -160,7 +171,7 @@ impl Guard {
 
     /// The policy has changed something.
     pub fn acted(&mut self) {
-        self.has_acted = true;
+        self.pair.has_acted = true;
     }
 
     /// Takes an epoch that was spent as it wished; `counts` says which tenants are of interest.
@@ -177,10 +188,10 @@ impl Guard {
             return self.arm;
         }
         self.spent_ns += seen.window_ns();
-        self.epochs += 1;
+        self.pair.epochs += 1;
         for t in &seen.by_tenant {
             if seen.tenant(t.id).is_some_and(&counts) {
-                *self.present.entry(t.id).or_default() += 1;
+                *self.pair.present.entry(t.id).or_default() += 1;
                 let (sum, more) = (self.spent.entry(t.id).or_default(), t.account.ledger.parts());
                 sum.compute_ns += more.compute_ns;
                 *sum.spin_ns.get_or_insert(0) += more.spin_ns.unwrap_or(0);
@@ -209,9 +220,7 @@ impl Guard {
     fn begin_again(&mut self) {
         self.held_ns = 0;
         self.test = new_test();
-        self.without = None;
-        self.present.clear();
-        (self.epochs, self.has_acted) = (0, false);
+        self.pair = Pair::default();
         self.finding = Finding::Measuring { pairs: 0 };
         self.next(Arm::Without);
     }
@@ -225,28 +234,22 @@ impl Guard {
     fn close(&mut self) {
         let shares: BTreeMap<TenantId, Share> =
             self.spent.iter().map(|(id, parts)| (*id, Share::of(parts, self.spent_ns))).collect();
-        match self.without.take() {
+        match self.pair.without.take() {
             None => {
-                self.without = Some(shares);
+                self.pair.without = Some(shares);
                 self.next(Arm::With);
             }
             Some(without) => {
+                let pair = std::mem::take(&mut self.pair);
                 // A pair that says nothing takes no place.
                 let is_like =
-                    self.has_acted && without.iter().chain(&shares).all(|(id, s)| self.stayed(*id, s));
+                    pair.has_acted && without.iter().chain(&shares).all(|(id, s)| pair.stayed(*id, s));
                 if let Some(gain) = log_gain(&without, &shares).filter(|_| is_like) {
                     self.test.push(gain, 1.0);
                 }
-                self.present.clear();
-                (self.epochs, self.has_acted) = (0, false);
                 self.judge();
             }
         }
-    }
-
-    /// Whether a tenant was there all the time, or wanted no CPU to speak of.
-    fn stayed(&self, id: TenantId, share: &Share) -> bool {
-        share.useful + share.in_vain < LEAST || self.present.get(&id) == Some(&self.epochs)
     }
 
     fn judge(&mut self) {

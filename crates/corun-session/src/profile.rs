@@ -28,8 +28,9 @@ use std::time::Duration;
 /// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
 pub const TRACE_BYTES: u32 = 16 << 20;
 
-/// Watching may cost one part in so many of a CPU: closing windows, and replaying. In percent, that is.
+/// Watching may cost one part in so many of a CPU: closing windows, and replaying.
 const WORTH: u32 = 50;
+/// The same in percent.
 const WORTH_PERCENT: u64 = 100 / WORTH as u64;
 /// What replays may cost besides: a short run is replayed once.
 const REPLAY_SPARE: Duration = Duration::from_millis(200);

@@ -319,25 +319,28 @@ fn who_was_not_seen_is_not_called_clean() {
     }
 }
 
+/// What is said of a run of which evidence says that each window would have taken these shares of its time alone.
+fn verdict_with(course: &[Facts], alone: [f64; 3]) -> Verdict {
+    let window_ns = WINDOW_MS * MS;
+    let mut judge = Judge::new(SUBJECT, 0.02);
+    for (at, facts) in (0..).zip(course) {
+        judge.push_evidence(corun_predict::AloneTime {
+            start_ns: at * window_ns,
+            end_ns: (at + 1) * window_ns,
+            alone_ns: alone.map(|share| share * window_ns as f64),
+            steal: 1.0,
+            tells_spinning: false,
+        });
+        judge.push(&observation(at, facts));
+    }
+    judge.verdict(None)
+}
+
 #[test]
 fn who_may_have_lost_more_than_was_allowed_is_not_called_clean() {
     let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
-    let window_ns = WINDOW_MS * MS;
     for (least, doubt) in [(0.97, None), (0.85, Some(corun_predict::verdict::Doubt::Unbounded))] {
-        let mut judge = Judge::new(SUBJECT, 0.02);
-        for (at, facts) in paced.iter().enumerate() {
-            let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
-            let alone_ns = [least, 1.0, 1.0].map(|x| x * window_ns as f64);
-            judge.push_evidence(corun_predict::AloneTime {
-                start_ns,
-                end_ns,
-                alone_ns,
-                steal: 1.0,
-                tells_spinning: false,
-            });
-            judge.push(&observation(at as u64, facts));
-        }
-        let found = judge.verdict(None);
+        let found = verdict_with(&paced, [least, 1.0, 1.0]);
         assert!(found.disturbance < 0.02, "{found:?}");
         assert_eq!(found.doubt, doubt, "{least}: {found:?}");
     }
@@ -347,21 +350,7 @@ fn who_may_have_lost_more_than_was_allowed_is_not_called_clean() {
 fn what_the_evidence_leaves_open_stays_open_whatever_sums_say() {
     // Sums say that much was lost; by the log it may be nothing or most of it.
     let halved = steady(vec![did(&[0], 125, 125, 0)], [125, 0]);
-    let window_ns = WINDOW_MS * MS;
-    let mut judge = Judge::new(SUBJECT, 0.02);
-    for (at, facts) in halved.iter().enumerate() {
-        let (start_ns, end_ns) = (at as u64 * window_ns, (at as u64 + 1) * window_ns);
-        let alone_ns = [0.5, 1.0, 1.0].map(|x| x * window_ns as f64);
-        judge.push_evidence(corun_predict::AloneTime {
-            start_ns,
-            end_ns,
-            alone_ns,
-            steal: 1.0,
-            tells_spinning: false,
-        });
-        judge.push(&observation(at as u64, facts));
-    }
-    let found = judge.verdict(None);
+    let found = verdict_with(&halved, [0.5, 1.0, 1.0]);
     assert!(found.disturbance_range[0] < 0.01, "{found:?}");
     assert_eq!(found.verdict, corun_predict::Ruling::Unclear, "{found:?}");
 }
@@ -370,21 +359,7 @@ fn what_the_evidence_leaves_open_stays_open_whatever_sums_say() {
 fn no_evidence_overrules_a_bound() {
     let limited = Did { throttled: 150, futex: 0, ..did(&[0], 50, 50, 0) };
     let facts = Facts { tasks: vec![limited], neighbour: [200, 0], quota: Some(0.2), off: None };
-    let window_ns = WINDOW_MS * MS;
-    let mut judge = Judge::new(SUBJECT, 0.02);
-    for at in 0..40 {
-        let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
-        let alone_ns = [0.2 * window_ns as f64; 3];
-        judge.push_evidence(corun_predict::AloneTime {
-            start_ns,
-            end_ns,
-            alone_ns,
-            steal: 1.0,
-            tells_spinning: false,
-        });
-        judge.push(&observation(at, &facts));
-    }
-    let found = judge.verdict(None);
+    let found = verdict_with(&vec![facts; 40], [0.2; 3]);
     assert!(found.disturbance <= 0.1 / 10.0 + 1e-9, "a quota allows no more than it does: {found:?}");
 }
 

@@ -342,6 +342,11 @@ impl History {
         &self.periods
     }
 
+    /// How many decisions were made, for whatever reason.
+    pub fn decisions(&self) -> u64 {
+        self.reasons.iter().map(|r| r.times).sum()
+    }
+
     /// What a policy that measures by itself has found last of whether it helps: a clause that begins with a verb. `None`: it has
     /// measured nothing.
     pub fn own_finding(&self) -> Option<String> {

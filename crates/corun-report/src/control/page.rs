@@ -47,7 +47,7 @@ impl Controlled<'_> {
     /// Did it help? If nobody measured that: what did it do? A sentence without its end.
     pub fn answer(&self) -> String {
         let (policy, history) = (self.policy, self.history);
-        let decisions: u64 = history.reasons().iter().map(|r| r.times).sum();
+        let decisions = history.decisions();
         if let Some(guard) = self.guard.as_ref().filter(|_| decisions > 0) {
             let not_enough = || {
                 let pairs = count(guard.pairs.unwrap_or(0) as u64, "pair");
@@ -147,7 +147,6 @@ fn last_reason(history: &History) -> String {
 
 fn tiles(c: &Controlled) -> String {
     let history = c.history;
-    let decisions: u64 = history.reasons().iter().map(|r| r.times).sum();
     let with_ns = history.in_force_ns();
     let all_ns: u64 = history.periods().iter().map(|p| p.to_ns - p.from_ns).sum();
     let fairness = fairness(&progress(c.summary));
@@ -156,7 +155,7 @@ fn tiles(c: &Controlled) -> String {
         ("policy in force", format!("{} %", percent(with_ns, all_ns)), "of the time".into()),
         (
             "decisions",
-            thousands(decisions),
+            thousands(history.decisions()),
             format!("for {}", count(history.reasons().len() as u64, "reason")),
         ),
         (

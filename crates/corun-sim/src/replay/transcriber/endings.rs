@@ -7,9 +7,9 @@
 //! A log does not tell of calls of `exit`. What it shows: the last deed of one task is to wake the others of its process, and from
 //! its end on they do nothing but end.
 //!
-//! Who is killed while it waits for a thread or a child waited for something that had not come. How long that would have taken does not show, and
-//! a run that was too slow for a time limit is not as long alone because of that limit. Of one that waits for something else, such as a
-//! pipe, nobody knows whether that was to come from a sibling or from outside: both are tried.
+//! Who is killed while it waits for a thread or a child waited for something that had not come. How long that would have taken does not
+//! show, and a run that was too slow for a time limit is not as long alone because of that limit. Of one that waits for something else,
+//! such as a pipe, nobody knows whether that was to come from a sibling or from outside: both are tried.
 //!
 //! Limit: of a task that did not wait at that time it is not seen.
 
@@ -55,20 +55,18 @@ impl Transcriber {
     /// A task ends. It was killed as it waited if it has done nothing since. Where it waited for its own, that is no wait. What else it
     /// waited for may have been to come from its own or from outside.
     pub(super) fn may_have_been_killed(&mut self, ix: Ix, is_killed: bool) {
-        self.tasks[ix].forget_signalled();
         if !is_killed {
-            return;
+            return self.tasks[ix].forget_signalled();
         }
         // The same signal may have come to others, such as a shell that goes on to look how its child has ended.
         self.tasks.iter_mut().for_each(Task::forget_signalled);
         let is_wait = |op: &Op| matches!(op, Op::Outside(_) | Op::Wait(_));
         let ops = &mut self.tasks[ix].script.ops;
         let last = ops.iter().rposition(is_wait).and_then(|at| ops[at..].split_first_mut());
-        match last {
-            Some((Op::Outside(wait), after)) if !wait.is_sleep && wait.lasted_ns > 0 && is_soon(after) => {
+        if let Some((Op::Outside(wait), after)) = last {
+            if !wait.is_sleep && wait.lasted_ns > 0 && is_soon(after) {
                 wait.may_look = Some(false);
             }
-            _ => {}
         }
     }
 
