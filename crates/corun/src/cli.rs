@@ -17,7 +17,7 @@ use crate::refusal::sentence;
 use crate::spread::spread;
 use crate::usage::{interrupted_by, Usage};
 
-/// corun tells who slows your program down on a shared Linux machine, by how much and why
+/// corun says who slows your program down on a shared Linux machine, by how much and why
 #[derive(Debug, Parser)]
 #[command(name = "corun", version, disable_help_subcommand = true)]
 pub struct Cli {

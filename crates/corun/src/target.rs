@@ -114,7 +114,7 @@ impl SourceFlag {
 pub enum CountersFlag {
     /// Each task by itself
     Tasks,
-    /// A CMD with all that it starts, also what lives shorter than a window
+    /// A CMD with everything that it starts, including tasks that live shorter than a window
     Whole,
 }
 

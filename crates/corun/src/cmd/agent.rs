@@ -24,16 +24,16 @@ Examples:
 `curl -s 127.0.0.1:9965/metrics | grep blame` shows who takes CPU time from whom.
 It observes only. Once its probe is loaded it keeps CAP_BPF and CAP_PERFMON and drops all other privileges.
 SIGHUP reads the configuration again, SIGTERM ends it.
-Exit status: 0 when it was asked to end, 2 bad usage or configuration, 1 when it cannot watch any more.";
+Exit status: 0 when it was asked to end, 2 bad usage or configuration, 1 when it can no longer watch.";
 
-/// Serve who takes CPU time from whom as metrics, and keep the last hours, always on
+/// Run all the time: serve who takes CPU time from whom as metrics, and keep the last hours
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to serve /metrics, /livez, /readyz and /doctor [default: 127.0.0.1:9965]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Read the configuration from this file, in TOML; flags come before it
+    /// Read the configuration from this file, in TOML; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Keep the last hours in this folder, in 256 MiB at most unless the configuration says otherwise [default: keep nothing]

@@ -42,15 +42,15 @@ Examples:
   corun control --restore                            after a power cut of corun and its supervisor
   corun policies                                     the policies and their options
 
-A tenant is named as `corun profile --all` names it, by its key (`cgroup:/build`), or by a PID: that process with \
-all that descends from it. Protected are init, logins, session keepers, kernel threads, the terminal that corun was started from, \
-and who `--protect` names.
+Name a tenant as `corun profile --all` does, by its key (`cgroup:/build`), or by a PID, which means that process with \
+all its descendants. Protected are init, logins, session keepers, kernel threads, the terminal that corun was started from, \
+and the tenants that `--protect` names.
 
 The guard measures short periods with and without the policy in turn, and gives the policy up when it does not \
 help. Everything is undone at the end, whatever ends it; a supervisor does so even when corun is killed.
 
-A dry run parks nobody. So `auto`, and `--dc auto` while it searches, which go by what their slots do, only tell \
-what they would try and why; whether it helps only a real run tells.
+A dry run parks nobody. So `auto`, and `--dc auto` while it searches, only say what they would try and why. Only a real \
+run shows whether it helps.
 
 Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own.";
 
@@ -63,7 +63,7 @@ pub struct Args {
     /// A tenant that may be controlled, by name or PID; repeat it for more
     #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all", value_parser = values::name())]
     tenants: Vec<String>,
-    /// Everybody may be controlled who is not protected
+    /// Control every tenant that is not protected
     #[arg(long)]
     all: bool,
     /// A tenant that may not be touched, by name or PID
@@ -75,10 +75,10 @@ pub struct Args {
     /// The degree of contention: a number, `cpus` or `auto`; the same as -o dc=DC
     #[arg(long, value_name = "DC")]
     dc: Option<String>,
-    /// What carries the decisions out
+    /// What carries out the decisions
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendFlag,
-    /// Time between two decisions; four of them while `auto` has nothing to decide [default: the policy's]
+    /// Time between two decisions; four times as long while `auto` has nothing to decide [default: the policy's]
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     epoch: Option<u64>,
     /// Stop after this time, such as 10m [default: at Ctrl-C]
@@ -87,7 +87,7 @@ pub struct Args {
     /// Decide, but touch nothing
     #[arg(long)]
     dry_run: bool,
-    /// Whether to measure that the policy helps, and give it up when it does not; `auto` measures by itself
+    /// Whether to measure if the policy helps, and give it up if it does not; `auto` measures by itself
     #[arg(long, value_enum, num_args = 0..=1, default_value = "on", default_missing_value = "on")]
     guard: OnOff,
     /// A line for every decision, on standard error
@@ -102,10 +102,10 @@ pub struct Args {
     /// Write what was decided, when and why, who was parked when, and what it gained, as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the same as a trace for ui.perfetto.dev, beside every context switch where eBPF sees them
+    /// Write the same as a trace for ui.perfetto.dev, alongside every context switch where eBPF sees them
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Undo what a corun left behind that was killed together with its supervisor, and do nothing else
+    /// Only undo the changes that corun left behind when it was killed together with its supervisor
     #[arg(long, conflicts_with_all = ["policy", "tenants", "all", "dry_run", "json", "html", "trace"])]
     restore: bool,
     /// Show nothing while it runs

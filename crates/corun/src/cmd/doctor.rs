@@ -28,9 +28,9 @@ Examples:
                               the same for scripts (schema corun.noise/1)
 
 Nothing is changed. --noise keeps CPUs busy for as long as it measures, with ordinary threads that others share CPUs with.
-Exit status: 0, whatever is found; 1 without /proc, which tells nearly all of it.";
+Exit status: 0, whatever is found; 1 without /proc, where nearly all of it is read.";
 
-/// Tell what can be seen and done on this machine, and why not
+/// Say what corun can see and do on this machine, and why not more
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,10 +38,11 @@ pub struct Args {
     /// the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Instead, compute for so long and tell what was taken: half of the time with one thread, half with a thread on each CPU
+    /// Instead, compute for this long and say how much CPU time others took: half of the time with one thread, half
+    /// with a thread on each CPU
     #[arg(long, value_name = "TIME", value_parser = noise_ns)]
     noise: Option<u64>,
-    /// How to see who took it: eBPF where possible, schedstat (no root, no names) otherwise
+    /// How to see who took it: eBPF where possible, otherwise schedstat (needs no root, names nobody)
     #[arg(long, value_enum, default_value = "auto", requires = "noise")]
     source: SourceFlag,
 }

@@ -39,7 +39,7 @@ interference ÷ its rate now, spinning left out where it can be told: right for 
 compute, misled by phases and by work that comes from outside. Fair share bounds both: a victim that never blocks \
 loses at most half to one thread of equal weight.
 
-Exit status: 0; 1 where a target was not held, a command failed or corun did; 2 is bad usage.";
+Exit status: 0; 1 if a target was not held, or a command or corun itself failed; 2 is bad usage.";
 
 /// Make interference, or run a parallel program with known behaviour
 #[derive(Debug, clap::Args)]
@@ -70,10 +70,10 @@ struct RunFlags {
     /// Write the report as JSON (schema corun.load/1) too; `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Tell the progress as JSON lines (schema corun.load.progress/1)
+    /// Write the progress as JSON lines (schema corun.load.progress/1)
     #[arg(long)]
     progress_json: bool,
-    /// Tell no progress
+    /// Show no progress
     #[arg(long, short, conflicts_with = "progress_json")]
     quiet: bool,
     #[command(flatten)]

@@ -44,7 +44,7 @@ Examples:
   corun predict --again studies/runs/predict-modelled   the co-runs of a record, once more
 
 The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated` \
-nothing is touched, and what the program would do alone is derived from its ledger.
+corun touches nothing, and derives from the ledger what the program would do alone.
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the answer goes to standard error: standard output is CMD's. With `--json-lines`, and where a file is `-`, that is \
@@ -69,23 +69,25 @@ pub struct Args {
     /// Write a page with the slowdown over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write every window as a line of JSON: a prediction can be made from them again, in another way
+    /// Write every window as a line of JSON, from which predictions can be made again in another way
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Predict the co-runs of a record of `corun study` again, a folder or its result.json, from the windows that it kept; nobody is watched
+    /// Watch nobody: predict the co-runs in a record of `corun study` again (a folder or its result.json), from the
+    /// windows that it kept
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["Target", "json", "json_lines", "html", "record", "dedicated", "length_ns"])]
     again: Option<PathBuf>,
     /// Keep the record with these predictions in this folder
     #[arg(long, value_name = "DIR", requires = "again")]
     out: Option<PathBuf>,
-    /// Park all co-runners for short windows, to see what the program does alone: more exact, but it touches others
+    /// Park all co-runners for short windows, to see what the program does alone: more accurate, but it stops others
+    /// for moments
     #[arg(long)]
     dedicated: bool,
     /// Length of a dedicated window, after 20 ms in which the program's threads spread over the CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = length_ns, requires = "dedicated")]
     window: u64,
-    /// Share of the co-runners' time that dedicated windows may take, in any 20 s: 2% are six windows, of which the three
-    /// that any answer takes come in the first seconds, also of a short run
+    /// Share of the co-runners' time that dedicated windows may take, in any 20 s. 2% are six windows; the first three,
+    /// which every answer needs, come in the first seconds
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
@@ -94,32 +96,33 @@ pub struct Args {
     /// A tenant that may not be parked, by name or PID
     #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = values::name())]
     protect: Vec<String>,
-    /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
+    /// The program deals out its work to its threads at the start, so it ends with the slowest of them
     #[arg(long)]
     static_work: bool,
-    /// What a wake-up takes on this machine where CPUs sleep, such as 17us: programs whose threads sleep often wait that long
-    /// alone, too, but not beside co-runners that keep CPUs awake [default: nobody knows]
+    /// How long it takes to wake up a sleeping CPU on this machine, such as 17us. Programs whose threads sleep often
+    /// wait for that in a solo run, but not next to co-runners that keep CPUs awake [default: not known]
     #[arg(long, value_name = "TIME", value_parser = length_ns)]
     wake_up: Option<u64>,
-    /// Measure that first: two threads meet on two CPUs for 160 ms, if CPUs are idle
+    /// Measure the wake-up before the start: two threads meet on two CPUs for 160 ms, if CPUs are idle
     #[arg(long, conflicts_with = "wake_up")]
     measure_wake_up: bool,
-    /// How the slowdown is found: `best` weighs all that is known; `pact16` is PACT'16's formula alone, total time less steal,
-    /// synchronisation and memory, and takes --dedicated (with --counters, or memory is not left out)
+    /// How to find the slowdown. `best` weighs everything that is known. `pact16` is PACT'16's formula alone: total
+    /// time less steal, synchronisation and memory. It needs --dedicated, and --counters to leave memory out
     #[arg(long, value_enum, default_value = "best", requires_if("pact16", "dedicated"))]
     method: MethodFlag,
-    /// How often the interval should hold what the whole run shows, such as 95% or 0.95
+    /// How often the interval should contain the slowdown of the whole run, such as 95% or 0.95
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
-    /// Count hardware events of each task as well. With --dedicated this tells what memory costs, and what CPI and MPKI
-    /// would predict. Off by default, since every context switch of the program becomes dearer, in virtual machines by
-    /// tens of microseconds; what it came to is said, and counting ends where that is more than 3 % of the program's time
+    /// Count hardware events of each task as well. With --dedicated, this shows what memory costs, and what CPI and
+    /// MPKI would predict. Off by default: every context switch of the program takes longer, in virtual machines by
+    /// tens of microseconds. The report says how much that cost, and counting stops where it costs more than 3 % of the
+    /// program's time
     #[arg(long)]
     counters: bool,
-    /// Do not sample where the program's threads are to tell spinning from computing; with --counters, those tell it
+    /// Do not sample the program's threads to separate spinning from computing; with --counters, the counters do that
     #[arg(long)]
     no_spin: bool,
-    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    /// How to watch: eBPF where possible, otherwise schedstat (needs no root, names no culprits)
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
     /// Show nothing while it runs; the last estimate still comes

@@ -41,7 +41,7 @@ Examples:
   corun profile --from RING --cgroup web.service --at 03:10 --for 2m
                                                      what happened at 03:10: an agent's ring
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
-  corun profile --counters=whole -- make -j4         the same for many processes that live shortly
+  corun profile --counters=whole -- make -j4         the same for many short-lived processes
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the report goes to standard error: standard output is CMD's. Where a file is `-`, that is standard output, and \
@@ -56,13 +56,14 @@ pub struct Args {
     /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
-    /// Read what has passed from the ring of an agent (`corun agent --ring RING`), instead of watching
+    /// Report on a past time from the ring of an agent (`corun agent --ring RING`), instead of watching
     #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "worst", "counters", "source", "max_tasks"])]
     from: Option<PathBuf>,
-    /// With --from: from when on, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as --for says]
+    /// With --from: when the report begins, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as
+    /// long as --for says]
     #[arg(long, value_name = "TIME", requires = "from")]
     at: Option<String>,
-    /// With --from: whom, as reports call it [default: everybody]
+    /// With --from: the tenant, by the name that reports show [default: everybody]
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with = "Target")]
     tenant: Option<String>,
     /// Write the report as JSON (schema corun.profile/1); `-` is standard output, instead of the text
@@ -75,21 +76,22 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Show the N longest waits for a CPU one by one: when, whose, who held the CPU and for how long, who woke the task
-    /// (needs eBPF; every context switch of the machine becomes dearer)
+    /// (needs eBPF; every context switch of the machine takes longer)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     worst: Option<u16>,
-    /// Count hardware events as well: cycles, instructions, branches, cache misses. Off by default, since every context
-    /// switch of a counted task becomes dearer, in virtual machines by tens of microseconds; the report says what it came
-    /// to. `tasks` counts each task by itself, `whole` a CMD with all that it starts as one, also the short-lived
+    /// Count hardware events as well: cycles, instructions, branches, cache misses. Off by default: every context
+    /// switch of a counted task takes longer, in virtual machines by tens of microseconds. The report says how much
+    /// that cost. `tasks` counts each task by itself; `whole` counts a CMD and everything that it starts as one,
+    /// including short-lived tasks
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "tasks")]
     counters: Option<CountersFlag>,
-    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    /// How to watch: eBPF where possible, otherwise schedstat (needs no root, names no culprits)
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
-    /// Tasks that can be followed at a time [default: four times those there are, at least 16384]
+    /// How many tasks corun can follow at a time [default: four times as many as there are, at least 16384]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     max_tasks: Option<u32>,
-    /// Tasks listed one by one in the JSON, those with the most time; the others are in their tenants' sums
+    /// How many tasks the JSON lists one by one, those with the most time; the others are in their tenants' sums
     #[arg(long, value_name = "N", default_value_t = 1000)]
     tasks: usize,
     /// Show no progress

@@ -22,8 +22,8 @@ Examples:
   corun sim --from corun.rec                       what it would have taken alone
   corun sim --from corun.rec --policy auto         and next to the same co-runners under a policy
 
-A recording holds who ran when, who woke whom and which times were slept until: 32 bytes an event, two events a switch. \
-It needs eBPF. What co-runners wanted of the CPUs is kept as sums.
+A recording holds who ran when, who woke whom and until when tasks slept: 32 bytes an event, two events a switch. \
+It needs eBPF. Of co-runners it keeps only sums: how much CPU time they wanted.
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the summary goes to standard error: standard output is CMD's.";

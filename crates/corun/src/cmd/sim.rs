@@ -46,13 +46,13 @@ pub struct Args {
     /// The scenario: machine, scheduler, tenants, seeds
     #[arg(value_name = "SCENARIO.toml", required_unless_present = "from")]
     scenario: Option<PathBuf>,
-    /// Instead: a run that `corun record` wrote, with its co-runners as loops that want as much
+    /// Instead of a scenario: a recording of `corun record`, with its co-runners as loops that want as much CPU time
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     from: Option<PathBuf>,
-    /// So many CPUs, instead of those that it was recorded on
+    /// The number of CPUs, instead of that of the recorded machine
     #[arg(long, value_name = "N", requires = "from", conflicts_with = "machine", value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Option<u32>,
-    /// Another policy above it, with its defaults; `corun policies` lists them
+    /// Another policy, with its defaults; `corun policies` lists them
     #[arg(long, value_name = "NAME", value_parser = policy_by_name)]
     policy: Option<PolicySpec>,
     /// Run this many seeds, from the scenario's first on

@@ -67,13 +67,14 @@ pub struct Args {
     /// Only these figures, with commas (schedulers)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     figures: Vec<String>,
-    /// Other than the study's number of repetitions
+    /// The number of repetitions, instead of the study's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// One repetition of the first cell of every group (control) or figure (schedulers); every program once (validate); no co-runs (programs)
     #[arg(long, conflicts_with = "repetitions")]
     quick: bool,
-    /// Go on from an earlier result.json of the same study: its runs count too (control), or stand for its live runs (validate)
+    /// Continue from an earlier result.json of the same study: its runs count too (control), or replace live runs
+    /// (validate)
     #[arg(long, value_name = "FILE")]
     after: Option<PathBuf>,
     /// A folder for the programs' inputs, used again by a later study

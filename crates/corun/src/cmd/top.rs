@@ -46,10 +46,11 @@ pub struct Args {
     /// The ring of a `corun agent` to look at instead of this machine: its folder
     #[arg(value_name = "RING")]
     ring: Option<PathBuf>,
-    /// Of the ring: from when on, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as --for says]
+    /// With RING: when to begin, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as
+    /// --for says]
     #[arg(long, value_name = "TIME", requires = "ring")]
     at: Option<String>,
-    /// Of the ring: for how long [default: from --at until the end; without --at the newest hour]
+    /// With RING: for how long [default: from --at until the end; without --at the newest hour]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns, requires = "ring")]
     length_ns: Option<u64>,
     /// How long a window is, from 100ms to 1h
@@ -64,7 +65,7 @@ pub struct Args {
     /// Print the keys as such a file and end
     #[arg(long)]
     print_keys: bool,
-    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    /// How to watch: eBPF where possible, otherwise schedstat (needs no root, names no culprits)
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
 }

@@ -19,12 +19,12 @@ Examples:
   corun validate --cells 'lock spin 1ms'       the cells whose names have all of these words
   corun validate --live result.json --fit-only model a recorded run again, its fit half only
 
-The machine should be quiet: a live run beside which others used more than a few percent of it is made again. \
-With root the ledgers are exact (eBPF); without, they come from schedstat.
+The machine should be quiet: if others use more than a few percent of it during a live run, that run is repeated. \
+With root the ledgers are exact (eBPF); without root, they come from schedstat.
 
 Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 
-/// Hold the modelled machine against this one: slowdowns and ledgers, live and modelled
+/// Compare the modelled machine with this one: slowdowns and ledgers, live and modelled
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -46,33 +46,34 @@ Examples:
 
 Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3), or every benchmark of \
 --results has its clean iterations; 3 it was disturbed (0 with --policy warn or neutral); \
-where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
---json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's. \
+if CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. If CMD itself may end with these, use \
+--json, which has `verdict` and `exit_status` separately. What corun says goes to standard error: standard output is CMD's. \
 Where --json or --bmf is `-`, that is standard output, and what CMD writes there goes to standard error.";
 
 /// The exit status of a disturbed run, and of an unclear one where that counts as a failure.
 const DISTURBED: u8 = 3;
 
-/// Run a benchmark and say whether others disturbed it, by how much, when and who
+/// Run a benchmark and say whether others disturbed it: who, when and by how much
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Share of the run's time that others may cost it, such as 2% or 0.02
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     max_disturbance: f64,
-    /// Run the command again when it was disturbed or the verdict is unclear, at most this often. With --results the clean
-    /// iterations of all runs count, and it is run again until every benchmark has as many as it measures in a run
+    /// Run the command again if it was disturbed or the verdict is unclear, at most this often. With --results, the
+    /// clean iterations of all runs count. The command runs again until every benchmark has as many of them as it
+    /// measures in a run
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Take a verdict that is unclear for a failure: exit status 3, and a failure in JUnit
+    /// Treat an unclear verdict as a failure: exit status 3, and a failure in JUnit
     #[arg(long)]
     strict: bool,
     /// Write the verdict as JSON (schema corun.verify/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the verdict as JUnit XML: a disturbed run is a failure. If CMD itself writes FILE, its test cases are judged
-    /// instead: a copy of it, such as tests.corun.xml, says of each how long it was stolen from, throttled and kept waiting,
-    /// and of one that failed whether it was starved. FILE stays as it is
+    /// Write the verdict as JUnit XML: a disturbed run is a failure. If CMD itself writes FILE, corun judges its test
+    /// cases instead. FILE stays as it is; a copy, such as tests.corun.xml, says for how long each test was stolen
+    /// from, throttled and kept waiting, and whether a failed test was starved
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Where the copy of the JUnit file goes [default: next to it, such as tests.corun.xml]
@@ -90,17 +91,17 @@ pub struct Args {
     /// Show the result in this step of a GitHub workflow: a summary and annotations
     #[arg(long)]
     github: bool,
-    /// What a disturbed run is
+    /// How to treat a disturbed run
     #[arg(long, value_enum, default_value = "fail")]
     policy: Policy,
-    /// Count hardware events of each task as well: cycles per instruction and cache misses of each try. Off by default,
-    /// since every context switch of the command becomes dearer, in virtual machines by tens of microseconds
+    /// Count hardware events of each task as well: cycles per instruction and cache misses of each try. Off by default:
+    /// every context switch of the command takes longer, in virtual machines by tens of microseconds
     #[arg(long)]
     counters: bool,
-    /// Do not sample where the program's threads are to tell spinning from computing; with --counters, those tell it
+    /// Do not sample the program's threads to separate spinning from computing; with --counters, the counters do that
     #[arg(long)]
     no_spin: bool,
-    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    /// How to watch: eBPF where possible, otherwise schedstat (needs no root, names no culprits)
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
     /// Say nothing until the last run has ended; the verdict still comes
@@ -114,11 +115,11 @@ pub struct Args {
 /// What a disturbed run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Policy {
-    /// A failure: exit status 3, and an error in GitHub
+    /// As a failure: exit status 3, and an error in GitHub
     Fail,
-    /// Said loudly: exit status 0, and a warning in GitHub
+    /// With a warning in GitHub: exit status 0
     Warn,
-    /// Said: exit status 0, and a notice in GitHub
+    /// With a notice in GitHub: exit status 0
     Neutral,
 }
 

@@ -21,15 +21,15 @@ use std::process::ExitCode;
 /// What the past needs.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
-    /// Run nothing: say of each test case in this JUnit file of a run that is over whether it was starved, from what an agent has
-    /// kept of that time. A copy of the file gets the answers, as with --junit
+    /// Run nothing. Say for each test case in this JUnit file of an earlier run whether it was starved, from what an
+    /// agent recorded at that time. The answers go to a copy of the file, as with --junit
     #[arg(long, value_name = "FILE", requires_all = ["from", "tenant"],
           conflicts_with_all = ["junit", "results", "bmf", "json", "github", "retries", "command"])]
     pub annotate: Option<PathBuf>,
     /// With --annotate: the ring of the agent that was watching (`corun agent --ring RING`)
     #[arg(long, value_name = "RING", requires = "annotate")]
     from: Option<PathBuf>,
-    /// With --annotate: who ran the tests, as `corun top` and reports call it
+    /// With --annotate: the tenant that ran the tests, by the name that `corun top` and reports show
     #[arg(long, value_name = "NAME", requires = "annotate")]
     tenant: Option<String>,
     /// With --annotate: when the tests began, such as 03:10 or 2026-01-31T03:10 [default: the times in the file]
