@@ -1,7 +1,7 @@
 """Programs of Python's world and x264, which print their work a second: `python_programs.py PROGRAM THREADS|adaptive SECONDS [CLIP]`.
 
 Threads are those of the environment (`OMP_NUM_THREADS`), except where a program is told them on its command line. A program that adapts is
-told nothing: it starts as many threads as it would by itself. Starting, reading and a first step do not count.
+told nothing: it starts as many threads as it would by itself. Starting, reading and the first steps do not count.
 """
 import ctypes, importlib.util, os, subprocess, sys, time
 
@@ -98,14 +98,23 @@ def make_clip(path):
 PROGRAMS = {"scikit-learn": scikit_learn, "lightgbm": lightgbm, "ggml-openmp": ggml_with_openmp, "ggml": ggml_with_its_own_threads, "x264": x264}
 
 
-def main(program, threads, seconds, *given):
-    step = PROGRAMS[program](threads, *given)
-    step()
+# Nothing is known in the first moments of any program; how soon it adapts is another measurement.
+WARM_UP = 0.3
+
+
+def rate_over(step, seconds):
+    """Steps a second for so long, and at least one."""
     begin, done = time.monotonic(), 0
-    while time.monotonic() < begin + float(seconds):
+    while not done or time.monotonic() < begin + seconds:
         step()
         done += 1
-    print(done / (time.monotonic() - begin))
+    return done / (time.monotonic() - begin)
+
+
+def main(program, threads, seconds, *given):
+    step = PROGRAMS[program](threads, *given)
+    rate_over(step, WARM_UP)
+    print(rate_over(step, float(seconds)))
 
 
 if __name__ == "__main__":
