@@ -55,33 +55,33 @@ macro_rules! metrics {
 
 metrics! {
     TENANT = Counter "corun_tenant_seconds_total" ["tenant", "kind", "category"]
-        "Time of the tasks of a tenant, by what they did with it: the categories of the ledger.";
+        "Time of the tasks of a tenant, split by the categories of the ledger.";
     BLAME = Counter "corun_blame_seconds_total" ["victim", "culprit"]
-        "Time in which tasks of the victim were ready to run while the culprit had the CPU. With what was dropped it sums to the victim's steal.";
+        "Time in which tasks of the victim were ready to run while the culprit had the CPU. With dropped time it sums to the victim's steal.";
     BLAME_DROPPED = Counter "corun_blame_dropped_seconds_total" ["victim"]
-        "What culprits of the victim had counted that have no series any more, since others take more.";
+        "Time that was counted for culprits of the victim which lost their series because others take more.";
     WAIT = Histogram "corun_wait_seconds" ["tenant"]
         "Lengths of waits in the run queue that ended; the sum is the tenant's steal.";
     TENANT_INFO = Gauge "corun_tenant_info" ["tenant", "kind", "key"]
         "1 for each tenant that has series of its own; the key holds the cgroup, container id, pod uid or process group.";
     CONTENDED = Gauge "corun_node_contended_ratio" []
-        "Of the time in which tasks ran or were ready to, the share in which others had the CPU, over the last ten seconds. Time without a budget is not in it.";
+        "Of the time in which tasks ran or were ready to run, the share in which others had the CPU, over the last ten seconds. Throttled time is not included.";
     TASKS = Counter "corun_node_task_seconds_total" ["category"]
-        "Time of all tasks of the machine, also of tenants whose series have ended.";
+        "Time of all tasks of the machine, including tenants whose series have ended.";
     CPU = Counter "corun_node_cpu_seconds_total" ["state"]
         "Time of all CPUs: idle, busy, or unknown.";
     HOST_STEAL = Counter "corun_node_host_steal_seconds_total" []
-        "Time that the hypervisor below took; absent where this machine does not tell.";
+        "Time that the hypervisor took; absent if this machine does not report it.";
     IRQ = Counter "corun_node_interrupt_seconds_total" ["kind"]
-        "Time in interrupts, hard or soft; absent where this machine does not tell.";
+        "Time in interrupts, hard or soft; absent if this machine does not report it.";
     OBSERVED = Counter "corun_observed_seconds_total" []
         "Time that was observed.";
     WINDOWS = Counter "corun_windows_total" []
         "Windows that were observed.";
     SEES_CULPRITS = Gauge "corun_sees_culprits" []
-        "1 where it is seen who holds CPUs (eBPF), 0 where all steal is unattributed (schedstat).";
+        "1 if the agent sees who holds CPUs (eBPF), 0 if all steal is unattributed (schedstat).";
     LOST_EVENTS = Counter "corun_lost_events_total" []
-        "Events that found no room.";
+        "Events that were lost because a buffer was full.";
     UNKNOWN = Counter "corun_unknown_seconds_total" []
         "Time of tasks that fell into no category.";
     UNTRACKED = Counter "corun_untracked_tasks_total" []
@@ -89,23 +89,23 @@ metrics! {
     TENANTS = Gauge "corun_tenants" []
         "Tenants that have series of their own.";
     DROPPED = Counter "corun_dropped_tenants_total" []
-        "How often a tenant found no room, or lost its place to one that comes first, and is counted in other from then on.";
+        "How often a tenant got no series, or lost them to another tenant, and is counted in other from then on.";
     RING_WRITTEN = Counter "corun_ring_intervals_written_total" []
         "Intervals that were written to the ring; absent without a ring.";
     RING_LOST = Counter "corun_ring_intervals_lost_total" []
         "Intervals that could not be written to the ring.";
     RING_BYTES = Gauge "corun_ring_bytes" []
-        "Room that the ring takes on the disk.";
+        "Bytes that the ring takes on the disk.";
     OTLP_EXPORTS = Counter "corun_otlp_exports_total" ["outcome"]
         "Exports over OTLP: delivered; rejected by the collector; failed, and tried again. Absent without a collector.";
     OTLP_REJECTED = Counter "corun_otlp_rejected_points_total" []
         "Data points of delivered exports that the collector did not take.";
     REFUSED = Counter "corun_connections_refused_total" []
-        "Connections that were turned away, since there were too many.";
+        "Connections that were refused because there were too many.";
     BROKEN = Counter "corun_connections_broken_total" []
         "Connections that took too long or ended in the middle.";
     OWN_CPU = Counter "corun_agent_cpu_seconds_total" []
-        "CPU time of the agent itself, without that of its probe in the kernel.";
+        "CPU time of the agent itself, without its probe in the kernel.";
     READY = Gauge "corun_ready" []
         "1 while /readyz answers 200.";
     BUILD = Gauge "corun_build_info" ["version", "source"]

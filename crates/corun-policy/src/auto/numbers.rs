@@ -26,27 +26,27 @@ macro_rules! numbers {
 
 numbers! {
     WATCH_SLOTS = 4,
-        "So long is one half of a pair, in which everybody shares.",
-        "A look of one slot is chance; only very large gains are found in it.";
+        "The length of one half of a pair, in which everybody shares the CPUs.",
+        "One slot shows chance alone; only very large gains stand out.";
     LACKS_PERCENT = 75,
-        "A tenant with less than this of its fair share lacks it.",
+        "A tenant that gets less than this part of its fair share lacks it.",
         "Everybody would be tried all the time, and every trial disturbs.";
     NOTICEABLE_PERCENT = 5,
-        "What slots may cost a tenant of what it is entitled to; what waits for less does not wait.",
-        "Nothing would be kept: no two periods are alike to the last per cent.";
+        "How much slots may cost a tenant of what it is entitled to; a tenant that waits less than this does not count as waiting.",
+        "No slots would be kept: no two periods are alike to the last percent.";
     SCATTER_PERCENT = 15,
-        "By how much a tenant's log gain scatters by chance between slots.",
+        "How much the logarithm of a tenant's gain scatters by chance between slots.",
         "One lucky slot would decide.";
     LAG_SLOTS = 3,
-        "So far may a tenant fall behind its share to make up for what others lost.",
-        "A program that leaves CPUs idle in its slots would be given ever more of them.";
+        "How far a tenant may fall behind its share to make up for what others lost.",
+        "A program that leaves CPUs idle in its slots would get more and more slots.";
     BURST_MS = 5,
-        "A tenant that waits for the outside and runs for less than this at a time is a server.",
-        "Servers would wait out whole slots, and their clients with them.";
+        "A tenant that waits for requests from outside and runs for less than this at a time is a server.",
+        "Servers would be parked for whole slots, and their clients would wait with them.";
     QUESTION_PERCENT = 10,
-        "A question about kept slots takes no more than this part of the time: so long they hold at least.",
-        "Programs would be starved by questions: each has everybody share for a while.";
+        "A question about kept slots takes at most this part of the time; an answer holds at least long enough for that.",
+        "Questions would starve programs: during each, everybody shares the CPUs for a while.";
     LONGEST_HOLD_MINUTES = 5,
-        "A finding holds for no longer than this.",
-        "What a program did hours ago would be taken for what it does.";
+        "The longest time for which an answer holds.",
+        "An answer about what a program did hours ago would still be in force.";
 }
