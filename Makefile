@@ -20,7 +20,7 @@ study_packages := x264 pigz squashfs-tools zstd stockfish make gcc libgomp1
 control_packages := $(study_packages) gromacs gromacs-data hpcc lammps openmpi-bin python3-venv redis-server redis-tools
 
 .PHONY: help
-help: ## what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
@@ -35,12 +35,12 @@ build: ## compile corun
 	@scripts/build $(corun)
 
 .PHONY: demo
-demo: build ## real programs beside an interferer: who slows them down, by how much and why
+demo: build ## run real programs next to an interferer: who slows them down, by how much and why
 	@scripts/need $(demo_packages)
 	@demo/run.sh
 
 .PHONY: test
-test: ## everything that must hold before a change goes in
+test: ## run every check and test, before a change goes in
 	@scripts/need $(test_packages)
 	@scripts/need-rust rustfmt clippy
 	@scripts/test
@@ -59,7 +59,7 @@ test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's i
 	@scripts/test-guest
 
 .PHONY: test-races
-test-races: ## what threads may do to each other: every order of a few steps (loom), whole runs under ThreadSanitizer
+test-races: ## look for data races: every order of a few steps (loom), whole runs under ThreadSanitizer
 	@scripts/need $(build_packages)
 	@scripts/need-rust
 	@scripts/test-races
@@ -85,71 +85,71 @@ chaos: ## quotas, stops, freezers, cgroups and daemons by chance while corun wat
 		cargo test --locked --package corun --test control_kills chaos -- --nocapture
 
 .PHONY: bench
-bench: build ## what watching costs, beside other tools, as root
+bench: build ## measure what watching costs, next to other tools, as root
 	@scripts/need $(bench_packages)
 	@! command -v cargo >/dev/null || cargo build --quiet --release -p corun-bpf --example floor
 	@bench/run.sh
 
 .PHONY: bench-agents
-bench-agents: build ## what the agent takes for itself, next to perf sched record and Rezolus's (REZOLUS, REZOLUS_CONFIG), as root
+bench-agents: build ## measure what the agent costs, next to perf sched record and Rezolus's (REZOLUS, REZOLUS_CONFIG), as root
 	@scripts/need $(bench_packages) python3
 	@mkdir -p out && CORUN=$(corun) bench/agents.py run --out out/agents.jsonl
 
 .PHONY: bench-verify
-bench-verify: build ## how often `corun verify` is right, as root; pieces add up (KIND=runs, gate, labels or overhead, SECONDS=90)
+bench-verify: build ## measure how often `corun verify` is right, as root; pieces add up (KIND=runs, gate, labels or overhead, SECONDS=90)
 	@scripts/need gcc hyperfine python3
 	@mkdir -p out && CORUN=$(corun) bench/verify.py $(or $(KIND),gate) --for $(or $(SECONDS),90) --out out/verify.jsonl
 
 .PHONY: validate
-validate: build ## hold the modelled machine against this one (some 25 minutes; QUICK=1: two)
+validate: build ## compare the modelled machine with this one (some 25 minutes; QUICK=1: two)
 	$(corun) validate $(if $(QUICK),--quick) --out out/validate
 
 .PHONY: study-predict
-study-predict: build ## how good predictions are that are made in the first third of a run (some 50 minutes)
+study-predict: build ## measure how good predictions in the first third of a run are (some 50 minutes)
 	@scripts/need $(build_packages) $(study_packages)
 	$(corun) study predict --out out/study-predict
 
 .PHONY: study-vms
-study-vms: build ## real virtual machines next to each other, as root (some ten minutes; pieces add up: KIND=moves, pairs or lock)
+study-vms: build ## run real virtual machines next to each other, as root (some ten minutes; pieces add up: KIND=moves, pairs or lock)
 	@scripts/need gcc libc6-dev python3 qemu-system-x86
 	@mkdir -p out
 	@for kind in $(or $(KIND),pairs lock moves pairs lock); do CORUN=$(corun) bench/vms.py $$kind --out out/vms.jsonl || exit 1; done
 	@CORUN=$(corun) bench/vms.py record out/vms.jsonl --out out/study-vms
 
 .PHONY: study-control
-study-control: build ## what `corun control` wins on this machine, as root (some 90 minutes; QUICK=1: three)
+study-control: build ## measure what `corun control` gains on this machine, as root (some 90 minutes; QUICK=1: three)
 	@scripts/need $(build_packages) $(control_packages)
 	$(corun) study control $(if $(QUICK),--quick) --out out/study-control
 
 .PHONY: study-control-guest
-study-control-guest: build ## what it wins with sched_ext, in the test guest (some 25 minutes of a quiet machine; QUICK=1: four)
+study-control-guest: build ## measure what it gains with sched_ext, in the test guest (some 25 minutes of a quiet machine; QUICK=1: four)
 	@scripts/study-control-guest $(corun) out/study-control-guest $(if $(QUICK),1)
 
 .PHONY: man
-man: build ## the man pages, into out/man
+man: build ## write the man pages into out/man
 	$(corun) generate man out/man
 
 .PHONY: completions
-completions: build ## completions for bash, zsh and fish, into out/completions
+completions: build ## write completions for bash, zsh and fish into out/completions
 	$(corun) generate completions out/completions
 
 .PHONY: package
-package: build ## packages for Debian and RPM, into out/package (DEBEMAIL says who makes them)
+package: build ## make packages for Debian and RPM, into out/package (DEBEMAIL says who makes them)
 	@scripts/need dpkg-dev binutils rpm
 	@scripts/package deb $(corun) out/package
 	@scripts/package rpm $(corun) out/package
 
 .PHONY: wheel
-wheel: build ## a wheel of the Python package, with libcorun inside, into out/wheel
+wheel: build ## make a wheel of the Python package, with libcorun inside, into out/wheel
 	@scripts/need python3-pip
 	@scripts/wheel $(dir $(corun))libcorun.so out/wheel
 
 .PHONY: install
-install: ## what `make build` made, man pages, completions and libcorun, below PREFIX (/usr/local: as root)
+install: ## install what `make build` made, with man pages and completions, below PREFIX (/usr/local: as root)
 	@DESTDIR=$(DESTDIR) scripts/install $(corun) $(DESTDIR)$(PREFIX)
 
 .PHONY: uninstall
-uninstall: ## take that away again
+uninstall: ## remove what `make install` installed
 	@scripts/install --remove $(DESTDIR)$(PREFIX)
 
 .PHONY: clean
