@@ -53,7 +53,11 @@ def of_cells(rows):
     named = lambda of: f"{of[0]}, {of[1]}"
     is_missed = {of: share < (WANTED_ALONE if of[1] == "alone" else WANTED) for of, share in shares.items()}
     alone = {of: share for of, share in shares.items() if of[1] == "alone"}
-    found = {"cells.table": table(head, lines), "cells.rounds": min(times.values()), "cells.count": len(shares),
+    at_a_glance = lambda of, show: table(["program", *PLACES], [
+        [program, *(show(of[program, where]) if (program, where) in of else "" for where in PLACES)]
+        for program in dict.fromkeys(program for program, _ in of)])
+    found = {"cells.table": table(head, lines), "cells.shares": at_a_glance(shares, lambda of: percent(of, 0)),
+             "cells.gains": at_a_glance(gains, lambda of: f"{of:.2f}"), "cells.rounds": min(times.values()), "cells.count": len(shares),
              "cells.missed": sum(is_missed.values()), "cells.held": len(shares) - sum(is_missed.values())}
     for name, of, worst, shown in (("worst", shares, min, lambda v: percent(v, 0)), ("alone", alone, min, percent),
                                    ("gain", gains, max, lambda v: f"{v:.2f}"), ("left", left, min, lambda v: percent(v, 0))):

@@ -54,6 +54,8 @@ class Facts(unittest.TestCase):
         self.assertEqual((found["cells.gain"], found["cells.gain.whose"]), ("4.00", "b, quota of half"))
         self.assertEqual((found["cells.left"], found["cells.left.whose"]), ("50 %", "b, two loops"))
         self.assertIn("| a, one loop | 80 | 20 | 76 | 95 % | 3.80 | 1.00 | 1.25 |", found["cells.table"])
+        self.assertIn("| b | 99 % |  | 75 % | 100 % |  |  |  |", found["cells.shares"])
+        self.assertIn("| b | 0.99 |  | 3.00 | 4.00 |  |  |  |", found["cells.gains"])
 
     def test_what_was_run_several_times_counts_by_its_median(self):
         found = self.facts([*cell("a", "alone", (10, 100, 1)), *cell("a", "alone", (10, 100, 100)), *cell("a", "alone", (10, 100, 103))])
