@@ -29,6 +29,14 @@ def medians(rows, key):
     return {of: {name: median(group, name) for name in names} for of, group in groups.items()}
 
 
+def apart(rows, key):
+    """How far repetitions are apart, by that key: the largest rate of work by the least, less 1."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row["work"])
+    return {of: max(works) / min(works) - 1 for of, works in groups.items() if len(works) > 1}
+
+
 def correlation(points):
     """Pearson's, of pairs; `None` where either does not vary, or is not known."""
     xs, ys = zip(*points)
@@ -56,14 +64,22 @@ def of_moves(rows):
 
 def of_pairs(rows):
     found = {}
-    by = medians(rows["pairs"], lambda r: (r["program"], r["situation"], tuple(r["beside"])))
+
+    def company(row):
+        return row["program"], row["situation"], tuple(row["beside"])
+    by = medians(rows["pairs"], company)
     # A piece that was cut short tells nothing by itself.
     wanted = {(own, situation, (other,)) for own in PROGRAMS for other in PROGRAMS if own != other for situation in ("two on a CPU", "a CPU each")}
     if not by.keys() >= wanted | {(own, "alone", ()) for own in PROGRAMS}:
         return found
     alone = {program: by[program, "alone", ()] for program in PROGRAMS}
     lost = {of: alone[of[0]]["work"] / m["work"] - 1 for of, m in by.items()}
-    found["pairs.pieces"] = max(collections.Counter((r["program"], r["situation"], tuple(r["beside"])) for r in rows["pairs"]).values())
+    found["pairs.pieces"] = max(collections.Counter(map(company, rows["pairs"])).values())
+    again = apart(rows["pairs"], company)
+    farthest = max(again, key=again.get, default=None)
+    whose = "unknown" if farthest is None else " ".join([farthest[0], farthest[1], *(["next to", *farthest[2]] if farthest[2] else [])])
+    found |= {"pairs.apart.median": percent(statistics.median(again.values()) if again else None, 0),
+              "pairs.apart.most": percent(again.get(farthest), 0), "pairs.apart.whose": whose}
     found["pairs.alone"] = table(["VM", "steps a second", "on a CPU", "stolen", "blocked", "wake-ups a second"], [
         [program, f"{m['work']:.0f}", percent(m["on_cpu"]), percent(m["stolen"]), percent(m["blocked"]), f"{m['wakeups']:.0f}"]
         for program, m in alone.items()])
