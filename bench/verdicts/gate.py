@@ -1,5 +1,5 @@
 """Pairs of a benchmark, equal or 5 % apart, under injected noise: what a gate says of them before and after cleaning."""
-import os, random, time
+import contextlib, math, random, time
 from .kit import Neighbour, compiler, in_turns, pace, verified, work
 from .statistics_of import SOUGHT
 
@@ -26,24 +26,30 @@ def rows(until, folder, cpu):
         slower = (1.0, 1 + SOUGHT)[seen[kind] % 2]
         seen[kind] += 1
         number += 1
-        pair, tries = [], []
-        for factor in (1.0, slower):
-            bench = ["taskset", "-c", str(cpu), "hyperfine", "-N", "-r", str(ITERATIONS), "--style", "none",
-                     "--export-json", f"{folder}/b.json", " ".join(work(round(loops * factor), MS_OF_WORK))]
+        said = [[], []]
+        # In turns, since a host that changes its speed would else make the halves of a pair differ.
+        for half in (0, 1, 1, 0):
+            bench = ["taskset", "-c", str(cpu), "hyperfine", "-N", "-r", str(ITERATIONS // 2), "--style", "none", "--export-json",
+                     f"{folder}/b.json", " ".join(work(round(loops * (1.0, slower)[half]), MS_OF_WORK))]
             flags = ["--results", f"{folder}/b.json", "--retries", str(RETRIES)]
-            if kind == "none":
-                said = verified(folder, flags, bench)
-            else:
-                with noisy(kind, cpu, folder):
-                    said = verified(folder, flags, bench)
-            of = said["benchmarks"][0]
-            tries.append(len(said["tries"]))
-            pair.append({key: short(of[key]) for key in ("raw", "cleaned", "disturbed", "unclear")})
+            with contextlib.nullcontext() if kind == "none" else noisy(kind, cpu, folder):
+                said[half].append(verified(folder, flags, bench))
+        tries = [sum(len(turn["tries"]) for turn in half) for half in said]
+        pair = [together([turn["benchmarks"][0] for turn in half]) for half in said]
         yield {"noise": kind, "slower": slower, "tries": tries, "pair": pair}
 
 
-def short(value):
-    """Only what is used, to a microsecond."""
-    if not isinstance(value, dict):
-        return value
-    return {key: round(value[key] or 0, 7) for key in ("count", "mean_s", "deviation_s")}
+def together(turns):
+    """What the turns of one half come to: counts add up, and so do the iterations that means and deviations are of. To a microsecond."""
+    counts = {word: sum(turn[word] for turn in turns) for word in ("disturbed", "unclear")}
+    return {word: pooled([turn[word] for turn in turns if turn[word]]) for word in ("raw", "cleaned")} | counts
+
+
+def pooled(parts):
+    """Count, mean and standard deviation of all iterations, by those of their parts; `None` where there is none."""
+    count = sum(part["count"] for part in parts)
+    if not count:
+        return None
+    mean = sum(part["count"] * part["mean_s"] for part in parts) / count
+    squares = sum((part["count"] - 1) * (part["deviation_s"] or 0) ** 2 + part["count"] * (part["mean_s"] - mean) ** 2 for part in parts)
+    return {"count": count, "mean_s": round(mean, 7), "deviation_s": round(math.sqrt(squares / max(count - 1, 1)), 7)}
