@@ -1,11 +1,12 @@
-//! PHOLD from the command line, to measure the engine and to try options: `key=value …`, or nothing for the defaults.
+//! Runs PHOLD from the command line, to measure the engine and to try options. Arguments are `key=value …`; without any, the
+//! defaults hold.
 //!
-//! `engine=sequential` runs the other one. Ticks are thousandths of PHOLD's unit of time.
+//! `engine=sequential` runs the sequential engine. A tick is a thousandth of PHOLD's unit of time.
 
 use corun_pdes::{models::Phold, run, run_sequentially, Idle, Mapping, Options};
 use std::process::ExitCode;
 
-/// Sets what `word` says.
+/// Sets the option that `word` names, `key=value`. Returns `None` for a key or a value that does not exist.
 fn set(word: &str, model: &mut Phold, options: &mut Options, is_sequential: &mut bool) -> Option<()> {
     let (key, value) = word.split_once('=')?;
     match (key, value) {

@@ -1,4 +1,4 @@
-//! A model of one's own: a token goes around a ring, and every station rolls dice for how long it keeps it.
+//! A model to start from: a token goes around a ring, and every station keeps it for a random time.
 
 use corun_pdes::{run, run_sequentially, Context, Error, Model, Options};
 
@@ -6,12 +6,12 @@ struct Ring {
     stations: u32,
 }
 
-/// The token, and how often it was passed on.
+/// The token, with the number of times it was passed on.
 #[derive(Clone, Hash)]
 struct Token(u64);
 
 impl Model for Ring {
-    /// How often the token was here.
+    /// How often this station had a token.
     type State = u64;
     type Event = Token;
 

@@ -1,9 +1,11 @@
-//! A round: global virtual time, and what it says on memory. One worker at a time does it, for all, and stops nobody.
+//! A round computes global virtual time and the memory that each worker may use. One worker at a time does it, for all, and nobody
+//! stops.
 //!
-//! **Memory** is bounded by `Options::memory`. After every round each worker may add its share of what is left; when that is used up it
-//! handles nothing but what is at global virtual time, which frees memory. When memory is nearly full, optimism is narrowed: events
-//! beyond a horizon are taken back (cancelback: their messages are annihilated), with half the distance each time, down to what a
-//! sequential run would have to keep. When even that is too much, the run ends and says so.
+//! **Memory** is bounded by `Options::memory`. After every round each worker may add its share of the memory that is left. A worker
+//! that has used its share handles only events at global virtual time, which frees memory. When memory is nearly full, the round
+//! narrows optimism: it takes back events beyond a horizon (cancelback: their messages are annihilated). Each time it halves the
+//! distance of the horizon, down to the events that a sequential run would keep. If even those are too many, the run ends with an
+//! error.
 
 use crate::error::Error;
 use crate::mailbox::{self, NEVER};
@@ -13,7 +15,7 @@ use crate::shared::Shared;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 impl Collector {
-    /// A round.
+    /// Computes global virtual time, bounds memory, and wakes the workers.
     pub fn round<M: Model>(&mut self, shared: &Shared<'_, M>) {
         let known = shared.progress.gvt.load(Relaxed);
         let gvt = known.max(mailbox::collect(shared.places.iter().map(|place| &place.mailbox)));
@@ -39,16 +41,18 @@ impl Collector {
         }
     }
 
-    /// Takes back what is furthest ahead until three quarters of the memory are enough. Returns what is held then.
+    /// Takes back the events that are furthest ahead until three quarters of the memory are enough. Returns how many events are
+    /// held then.
     ///
-    /// A recall makes work that no mailbox tells of, so nobody may compute global virtual time meanwhile: the caller is the one who could.
+    /// A recall adds work that no mailbox shows. So nobody may compute global virtual time meanwhile. The caller holds the
+    /// collector's lock, so nobody does.
     fn recall<M: Model>(&mut self, gvt: u64, held_before: usize, shared: &Shared<'_, M>) -> usize {
         let ahead = shared.places.iter().map(|place| place.mailbox.next()).filter(|next| *next != NEVER);
         let spread = ahead.max().map_or(0, |furthest| furthest.saturating_sub(gvt));
         self.window = self.window.min(spread);
         let (mut held, mut narrowest) = (held_before, 0);
         while held > self.limit / 4 * 3 && narrowest < 2 {
-            // Twice with the narrowest window, so that anti-messages of the first pass meet their events in the second.
+            // The narrowest window has two passes, so that anti-messages of the first meet their events in the second.
             narrowest += u32::from(self.window == 0);
             self.window /= 2;
             let horizon = gvt.saturating_add(self.window);
@@ -70,13 +74,13 @@ fn held<M: Model>(shared: &Shared<'_, M>) -> usize {
     shared.places.iter().map(|place| place.held.load(Relaxed) + place.mailbox.waiting()).sum()
 }
 
-/// Returns the messages that wait in this kernel process.
+/// Returns how many messages wait in this kernel process.
 fn recall_one<M: Model>(number: u32, gvt: u64, horizon: u64, shared: &Shared<'_, M>) -> usize {
     let place = &shared.places[number as usize];
     let Ok(mut kp) = place.kp.lock() else { return 0 };
     let mut out = Vec::new();
     place.mailbox.take_mail(|message| kp.push(message));
-    // What the model did wrong is told by whoever commits for good.
+    // This commit is final, so it reports a fault of the model.
     if let Err((lp, at, fault)) = kp.commit(gvt) {
         shared.fail(Error::Model { lp, at, fault });
         return 0;

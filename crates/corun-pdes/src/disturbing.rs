@@ -1,10 +1,10 @@
-//! What [`Disturbance`] asks for: pauses in the middle of things, and kernel processes that move for no reason.
+//! Injects a [`Disturbance`]: pauses between events, and kernel processes that change their worker for no reason.
 
 use crate::options::Disturbance;
 use crate::owners::Owners;
 use crate::rng::Rng;
 
-/// The misfortunes of one worker.
+/// Injects the disturbance of one worker.
 pub(crate) struct Disturber {
     what: Disturbance,
     rng: Rng,
@@ -15,7 +15,7 @@ impl Disturber {
         Disturber { what, rng: Rng::new(what.seed, worker) }
     }
 
-    /// After an event, while its kernel process is held.
+    /// Call this after an event, while its kernel process is held.
     pub fn strike(&mut self, owners: &Owners, kps: usize, workers: usize) {
         if self.is_one_in(self.what.pause_every) {
             let pause = self.rng.below(self.what.pause.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! A run on several workers: sets up kernel processes, has the workers work, and gathers what they leave.
+//! A run on several workers: sets up kernel processes, runs the workers, and gathers their results.
 
 use crate::error::Error;
 use crate::kp::{Counts, Kp};
@@ -15,19 +15,20 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-/// Runs a model on [`Options::workers`] threads, optimistically: Time Warp.
+/// Runs a model on [`Options::workers`] threads, optimistically (Time Warp).
 ///
-/// What it commits is what [`crate::run_sequentially`] does, whatever the mapping, the number of workers and what else the machine does.
+/// It commits the same events as [`crate::run_sequentially`], for every mapping, every number of workers and every load of the
+/// machine.
 ///
 /// # Errors
-/// An option that makes no sense, memory that is not enough, a thread that cannot be started or pinned, or what the model did wrong.
+/// An option makes no sense, memory is not enough, a thread cannot be started or pinned, or the model did something wrong.
 pub fn run<M: Model>(model: &M, options: &Options) -> Result<Outcome, Error> {
     let run = Run::new(model, options)?;
     run.on_own_threads();
     run.finish()
 }
 
-/// A run whose workers are the caller's own threads, and which may be ended early; [`run`] is the way that suits most.
+/// A run on the caller's own threads, which the caller may end early. For most programs [`run`] is simpler.
 pub struct Run<'m, M: Model> {
     shared: Shared<'m, M>,
     /// Events that the model starts with.
@@ -37,10 +38,10 @@ pub struct Run<'m, M: Model> {
 }
 
 impl<'m, M: Model> Run<'m, M> {
-    /// A run at virtual time 0.
+    /// Prepares a run at virtual time 0.
     ///
     /// # Errors
-    /// An option that makes no sense, memory that is not enough, or what the model did wrong at its start.
+    /// An option makes no sense, memory is not enough, or the model did something wrong at its start.
     pub fn new(model: &'m M, options: &'m Options) -> Result<Run<'m, M>, Error> {
         let lps = model.lps();
         let kps = options.checked(lps)?;
@@ -59,10 +60,12 @@ impl<'m, M: Model> Run<'m, M> {
         Ok(Run { shared, sent_first, begin, workers })
     }
 
-    /// Is worker number `worker` until the run ends; every worker below [`Options::workers`] has to work, each on a thread of its own.
+    /// Works as worker number `worker` until the run ends. Every worker below [`Options::workers`] has to work, each on its own
+    /// thread.
     ///
-    /// `goes_on` is asked again and again, at least once in 64 events. It hears how many events this worker has committed since it was
-    /// asked last, and its `false` ends the run for all. So does a number that is no worker's, or another thread's: [`Run::finish`] says so.
+    /// `goes_on` is called at least once in 64 events, with the number of events that this worker committed since the last call. If
+    /// it returns `false`, the run ends for all workers. The run also ends if no worker has this number, or another thread works
+    /// under it: [`Run::finish`] returns that error.
     pub fn work(&self, worker: usize, goes_on: impl FnMut(u64) -> bool) {
         let shared = &self.shared;
         let Some(thread) = shared.threads.get(worker) else {
@@ -75,18 +78,19 @@ impl<'m, M: Model> Run<'m, M> {
         self.workers.lock().expect("no worker panics while it holds this")[worker] = outcome;
     }
 
-    /// What came of it, once all workers have worked. Of a run that was ended early, what global virtual time has passed is committed.
+    /// Returns the outcome once all workers have worked. If the run was ended early, only events before global virtual time are
+    /// committed.
     ///
     /// # Errors
-    /// Memory that was not enough, a thread that could not be started or pinned, that took a number which is not its own or that never
-    /// worked, or what the model did wrong.
+    /// Memory was not enough, the model did something wrong, or a thread failed: it could not be started or pinned, it took a wrong
+    /// number, or it never worked.
     pub fn finish(self) -> Result<Outcome, Error> {
-        // Where nothing is left to handle this is past every event.
+        // With nothing left to handle, this is later than every event.
         let gvt = self.shared.progress.gvt.load(SeqCst);
         let workers = self.shared.threads.len();
         let absent = self.shared.threads.iter().position(|thread| thread.get().is_none());
         let (mut kps, collector) = self.shared.into_parts()?;
-        // Others may have done all of its work.
+        // Other workers may have done all of its work.
         if let Some(worker) = absent.filter(|_| gvt != NEVER) {
             return Err(Error::NeverWorked { worker, workers });
         }
@@ -107,7 +111,7 @@ impl<'m, M: Model> Run<'m, M> {
         Ok(outcome)
     }
 
-    /// Runs all workers to their end, on threads of the engine's.
+    /// Runs all workers on the engine's own threads until they end.
     fn on_own_threads(&self) {
         let workers = self.shared.options.workers;
         thread::scope(|scope| {
@@ -123,14 +127,14 @@ impl<'m, M: Model> Run<'m, M> {
                 }
             }
             for thread in threads {
-                // What fails for other reasons is in `shared`; a panic here is the engine's own fault.
+                // `shared` holds all other failures. So a panic here is a fault of the engine.
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
         });
     }
 }
 
-/// All kernel processes at time 0, and how many events they start with.
+/// Returns all kernel processes at time 0, and how many events they start with.
 fn start<M: Model>(
     model: &M,
     terms: &Terms,

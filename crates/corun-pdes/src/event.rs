@@ -1,11 +1,11 @@
-//! Events on their way: the order of all events, and messages, which carry an event or take one back.
+//! The order of all events, and messages: each carries an event or takes one back.
 
 use std::cmp::Ordering;
 
-/// Where an event stands in the order of all events: by time, then sender, then the sender's count of sends.
+/// The place of an event in the order of all events: by time, then by sender, then by the sender's count of sends.
 ///
-/// None of these depends on which worker did what when, so the order is the same for every mapping and width. An event that is sent
-/// anew after a rollback has the place of the one that was taken back; `instance` tells the two apart.
+/// None of these depends on which worker did what when. So the order is the same for every mapping and every number of workers. An
+/// event that is sent again after a rollback has the place of the event that was taken back; `instance` tells the two apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub time: u64,
@@ -15,13 +15,13 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Before every event of this time.
+    /// A key before every event of this time.
     pub fn at(time: u64) -> Key {
         Key { time, sender: 0, serial: 0, instance: 0 }
     }
 }
 
-/// An event on its way to `to`, or, where it carries none, an anti-message that takes back the event of the same key.
+/// An event on its way to `to`. Without an event it is an anti-message, which takes back the event of the same key.
 #[derive(Clone, Debug)]
 pub(crate) struct Message<E> {
     pub key: Key,
@@ -30,14 +30,14 @@ pub(crate) struct Message<E> {
 }
 
 impl<E> Message<E> {
-    /// What takes back the event of this key.
+    /// Makes the anti-message for the event of this key.
     pub fn anti(key: Key, to: u32) -> Message<E> {
         Message { key, to, event: None }
     }
 }
 
-/// Reversed, since the greatest comes first out of a [`std::collections::BinaryHeap`]. An anti-message comes right before what it takes
-/// back, so the two meet at the top of the heap.
+/// The order is reversed, since a [`std::collections::BinaryHeap`] returns the greatest first. An anti-message comes right before
+/// its event, so the two meet at the top of the heap.
 impl<E> Ord for Message<E> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
@@ -51,7 +51,7 @@ impl<E> PartialOrd for Message<E> {
         Some(self.cmp(other))
     }
 
-    /// What the heap asks for all the time: mostly the times tell already.
+    /// The heap calls this most. Usually the times differ, and comparing them is enough.
     #[inline]
     fn le(&self, other: &Self) -> bool {
         if self.key.time != other.key.time {
@@ -75,7 +75,7 @@ mod tests {
     use std::collections::BinaryHeap;
 
     #[test]
-    fn the_earliest_comes_first_and_what_takes_back_right_before_what_is_taken_back() {
+    fn the_earliest_comes_first_and_an_anti_message_right_before_its_event() {
         let key = |time, sender, serial, instance| Key { time, sender, serial, instance };
         let ordered = [
             (key(1, 9, 9, 9), true),

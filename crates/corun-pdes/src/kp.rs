@@ -1,14 +1,14 @@
-//! A kernel process: logical processes that are mapped as one, with the events that wait for them.
+//! A kernel process: a group of logical processes that one worker handles together, with the events that wait for them.
 //!
-//! Stragglers and anti-messages wait in the heap like everything else. As they are earlier than what was handled, they are at its top
-//! next; then the logical process that they concern goes back, and nobody else does.
+//! Stragglers and anti-messages wait in the heap like all messages. They are earlier than the events handled so far, so they are at
+//! its top next. Then only the logical process that they concern is rolled back.
 
 use crate::event::{Key, Message};
 use crate::lp::{Lp, Terms};
 use crate::model::{Fault, Model};
 use std::collections::BinaryHeap;
 
-/// What a kernel process did.
+/// How often a kernel process did each of these.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub handled: u64,
@@ -26,18 +26,18 @@ pub(crate) struct Kp<M: Model> {
     first: u32,
     lps: Vec<Lp<M>>,
     heap: BinaryHeap<Message<M::Event>>,
-    /// Events that were handled and not committed.
+    /// Events that were handled and are not committed.
     pub uncommitted: usize,
     pub counts: Counts,
 }
 
 impl<M: Model> Kp<M> {
-    /// A kernel process of these logical processes, the first of which is number `first`.
+    /// Makes a kernel process of these logical processes. `first` is the number of the first one.
     pub fn new(first: u32, lps: Vec<Lp<M>>) -> Kp<M> {
         Kp { first, lps, heap: BinaryHeap::new(), uncommitted: 0, counts: Counts::default() }
     }
 
-    /// When the next event is to be handled; [`crate::mailbox::NEVER`] where none waits.
+    /// The time of the next event; [`crate::mailbox::NEVER`] if none waits.
     #[inline]
     pub fn next(&self) -> u64 {
         self.heap.peek().map_or(crate::mailbox::NEVER, |message| message.key.time)
@@ -49,17 +49,17 @@ impl<M: Model> Kp<M> {
         self.heap.push(message);
     }
 
-    /// Messages that wait and events that may be taken back: what takes memory.
+    /// How much memory is in use: messages that wait, and handled events that may still be taken back.
     pub fn held(&self) -> usize {
         self.heap.len() + self.uncommitted
     }
 
-    /// Messages that wait.
+    /// How many messages wait.
     pub fn waiting(&self) -> usize {
         self.heap.len()
     }
 
-    /// Handles the next message; what is to be sent is added to `out`.
+    /// Handles the next message, and adds the messages that this sends to `out`.
     #[inline]
     pub fn step(&mut self, model: &M, terms: &Terms, out: &mut Vec<Message<M::Event>>) {
         let Some(message) = self.heap.pop() else { return };
@@ -79,7 +79,7 @@ impl<M: Model> Kp<M> {
         }
     }
 
-    /// Drops the event that an anti-message of this key takes back. It was sent first and inboxes keep the order, so it is here.
+    /// Drops the event with the key of an anti-message. The event was sent first and inboxes keep the order, so it is here.
     fn annihilate(&mut self, key: Key) {
         let event = self.heap.pop();
         assert!(event.is_some_and(|m| m.key == key && m.event.is_some()), "nothing to take back at {key:?}");
@@ -103,7 +103,8 @@ impl<M: Model> Kp<M> {
         self.counts.anti += (out.len() - already) as u64;
     }
 
-    /// Takes back every event after `horizon`, which gives back the memory of what they sent, and drops what meets its anti-message.
+    /// Takes back every event after `horizon`, which frees the memory of the events that they sent. Drops events that meet their
+    /// anti-message.
     pub fn recall(&mut self, horizon: u64, model: &M, terms: &Terms, out: &mut Vec<Message<M::Event>>) {
         let from = Key::at(horizon.saturating_add(1));
         for lp in 0..self.lps.len() {
@@ -112,7 +113,7 @@ impl<M: Model> Kp<M> {
             }
         }
         let mut kept: Vec<Message<M::Event>> = Vec::with_capacity(self.heap.len());
-        // Anti-messages whose event was handled before the horizon stay until they are handled.
+        // An anti-message stays if its event was handled before the horizon.
         for message in std::mem::take(&mut self.heap).into_sorted_vec().into_iter().rev() {
             let meets = kept.last().is_some_and(|anti| anti.event.is_none() && anti.key == message.key);
             if meets {
@@ -128,7 +129,7 @@ impl<M: Model> Kp<M> {
     /// Commits every event before `gvt`. Returns how many.
     ///
     /// # Errors
-    /// The logical process that did wrong, when, and what.
+    /// The logical process that did something wrong, the virtual time, and the fault.
     pub fn commit(&mut self, gvt: u64) -> Result<u64, (u32, u64, Fault)> {
         if self.uncommitted == 0 {
             return Ok(0);
@@ -142,7 +143,7 @@ impl<M: Model> Kp<M> {
         Ok(self.counts.committed - before)
     }
 
-    /// The traces of its logical processes, in order.
+    /// Returns the traces of its logical processes, in order.
     pub fn traces(&self) -> impl Iterator<Item = u64> + '_ {
         self.lps.iter().map(Lp::trace)
     }

@@ -1,8 +1,9 @@
 //! Optimistic parallel discrete-event simulation (Time Warp) in shared memory, for machines that are shared with others.
 //!
-//! A [`Model`] is a set of logical processes that send each other events in virtual time. [`run`] handles them on several threads without
-//! asking first whether an earlier one may still come: when one does, what came too early is taken back. [`run_sequentially`] handles one
-//! after the other. Both commit the same events in the same order, which [`Outcome::traces`] proves.
+//! A [`Model`] is a set of logical processes that send each other events in virtual time. [`run`] handles them on several threads.
+//! It does not ask first whether an earlier event may still come: if one does, the engine takes back the events handled too early.
+//! [`run_sequentially`] handles one event after the other. Both commit the same events in the same order; equal [`Outcome::traces`]
+//! prove it.
 //!
 //! ```
 //! use corun_pdes::{models::Phold, run, run_sequentially, Options};
@@ -16,20 +17,22 @@
 //!
 //! # How it works
 //!
-//! - Logical processes are grouped into **kernel processes**, the unit that is mapped to workers ([`Mapping`]), each with its heap of events
-//!   and an inbox that never blocks. A kernel process is held by a lock that nobody ever waits for, so the mapping may change at any moment.
-//! - **Rollback** is of one logical process: state is saved before every n-th event, and the events since are handled again without sending
-//!   (coast-forward). Anti-messages take back what it sent; they wait in the heap right before what they take back.
-//! - **Global virtual time** is computed by one worker, whoever's turn it is, and stops nobody: a preempted worker does not hold up the
-//!   computation, only the time of the one event that it is in.
-//! - **Memory** is bounded. When it runs short, optimism is narrowed, and what is furthest ahead is taken back.
-//! - Ties are broken by (time, sender, count of the sender), so results depend on seed and model alone.
+//! - **Kernel processes** are groups of logical processes, and the unit that is mapped to workers ([`Mapping`]). Each has a heap of
+//!   events and an inbox that never blocks. Nobody ever waits for the lock of a kernel process, so the mapping may change at any
+//!   moment.
+//! - A **rollback** concerns one logical process. Its state is saved before every n-th event. The events since then are handled
+//!   again without sending (coast-forward). Anti-messages take back the messages that it sent. They wait in the heap right before
+//!   their events.
+//! - **Global virtual time** is computed by one worker at a time, and stops nobody. A preempted worker does not delay the
+//!   computation. It holds back only the time of the one event that it is in.
+//! - **Memory** is bounded. When it runs short, the engine narrows optimism and takes back the events that are furthest ahead.
+//! - Ties are broken by time, then sender, then the count of the sender. So results depend only on the seed and the model.
 //!
 //! # Limits
 //!
-//! A [`Model::handle`] that never returns, in a state that should not be, hangs the run: there is no way to take back an event that is being
-//! handled. A panic there is taken back like anything else, and is an error only where it would have happened sequentially too; the panic
-//! hook prints it all the same. Floats that are part of a state are hashed by their bits.
+//! If [`Model::handle`] never returns, the run hangs, even if its state comes from events out of order: an event in progress cannot
+//! be taken back. A panic in it is taken back like any event. It is an error only if it would also have happened sequentially. The
+//! panic hook prints it in any case. Floats in a state are hashed by their bits.
 
 mod collector;
 mod disturbing;

@@ -1,7 +1,7 @@
-//! A logical process on its way: its state, what it handled since the last commit, and how it goes back.
+//! A logical process during a run: its state, the events handled since the last commit, and rollbacks.
 //!
-//! State is saved before every n-th event. A rollback restores the last state saved before the straggler and **coasts forward**: it
-//! handles the events in between again, without sending, since what they sent stands.
+//! The state is saved before every n-th event. A rollback restores the last state saved before the straggler and **coasts
+//! forward**: it handles the events in between again, without sending, since their messages are still valid.
 
 use crate::event::{Key, Message};
 use crate::model::{watched, Context, Fault, Model};
@@ -27,7 +27,7 @@ struct Saved<S> {
     serial: u64,
 }
 
-/// What every logical process of a run has in common.
+/// Settings that all logical processes of a run share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub lps: u32,
@@ -36,30 +36,30 @@ pub(crate) struct Terms {
     pub checkpoint_every: u32,
 }
 
-/// A logical process. Events have indices, from 0 in the order in which they are handled for good.
+/// A logical process. Committed events have consecutive indices from 0.
 pub(crate) struct Lp<M: Model> {
     id: u32,
     state: M::State,
     rng: Rng,
-    /// Sends so far.
+    /// How many messages it has sent.
     serial: u64,
-    /// Rollbacks so far, never taken back: tells an event from the one that is sent anew in its place.
+    /// How many rollbacks it had. A rollback does not lower this number, so it tells an event from the one sent again in its place.
     instance: u32,
-    /// Events from `first` on.
+    /// The handled events, from index `first` on.
     handled: VecDeque<Handled<M::Event>>,
-    /// What they sent.
+    /// The messages that these events sent.
     sent: VecDeque<(Key, u32)>,
     saved: VecDeque<Saved<M::State>>,
     first: u64,
     committed: u64,
-    /// Events since the state was saved; it is saved when this is 0.
+    /// Events since the state was saved; at 0 the next event saves it.
     unsaved: u32,
     trace: Trace,
     faults: Vec<(Key, Fault)>,
 }
 
 impl<M: Model> Lp<M> {
-    /// A logical process at time 0; what it sends first goes into `out`.
+    /// Starts a logical process at time 0, and adds its first messages to `out`.
     pub fn start(
         model: &M,
         id: u32,
@@ -96,13 +96,13 @@ impl<M: Model> Lp<M> {
         })
     }
 
-    /// The last event that was handled and may be taken back.
+    /// The last handled event that may still be taken back.
     #[inline]
     pub fn last(&self) -> Option<Key> {
         self.handled.back().map(|handled| handled.key)
     }
 
-    /// Handles an event; what it sends is added to `out`.
+    /// Handles an event, and adds the messages that it sends to `out`.
     #[inline]
     pub fn handle(
         &mut self,
@@ -149,8 +149,8 @@ impl<M: Model> Lp<M> {
         watched(&mut context, |context| model.handle(state, event, context))
     }
 
-    /// Takes back every event from `from` on: they go to `again`, and what takes back what they sent to `out`. Returns how many, and how
-    /// many were handled again to restore the state.
+    /// Takes back every event from `from` on. The events go to `again`, and the anti-messages for their messages to `out`. Returns
+    /// how many events were taken back, and how many were handled again to restore the state.
     pub fn roll_back(
         &mut self,
         model: &M,
@@ -180,7 +180,7 @@ impl<M: Model> Lp<M> {
         let before = saved.before;
         (self.serial, self.rng) = (saved.serial, saved.rng.clone());
         if before == target {
-            // The next event saves it anew.
+            // The next event saves the state again.
             self.state = saved.state;
             self.unsaved = 0;
             return (undone as u64, 0);
@@ -189,7 +189,7 @@ impl<M: Model> Lp<M> {
         self.saved.push_back(saved);
         let between = std::mem::take(&mut self.handled);
         for handled in between.range((before - self.first) as usize..) {
-            // What it did wrong is on record since the first time.
+            // The fault was recorded when the event was handled first.
             let _ = self.run(model, terms, handled.key.time, &handled.event, None);
         }
         self.handled = between;
@@ -198,10 +198,10 @@ impl<M: Model> Lp<M> {
         (undone as u64, coasted)
     }
 
-    /// Commits every event before `gvt` and forgets what no rollback needs any more. Returns how many.
+    /// Commits every event before `gvt`, and forgets the states that no rollback needs any more. Returns how many events.
     ///
     /// # Errors
-    /// What the model did wrong in a committed event, and when.
+    /// The virtual time of a committed event in which the model did something wrong, and the fault.
     pub fn commit(&mut self, gvt: u64) -> Result<u64, (u64, Fault)> {
         if let Some(at) = self.faults.iter().position(|(key, _)| key.time < gvt) {
             let (key, fault) = self.faults.swap_remove(at);
@@ -221,7 +221,7 @@ impl<M: Model> Lp<M> {
         }
         self.committed += count;
         if self.committed == self.first + self.handled.len() as u64 {
-            // Nothing can be taken back, so nothing is kept: the next event saves the state.
+            // No event can be taken back, so nothing has to be kept: the next event saves the state.
             self.handled.clear();
             self.sent.clear();
             self.saved.clear();
@@ -241,7 +241,7 @@ impl<M: Model> Lp<M> {
         Ok(count)
     }
 
-    /// The trace of everything committed, with the state at the end.
+    /// The trace of all committed events and of the last state.
     pub fn trace(&self) -> u64 {
         self.trace.with(&self.state)
     }

@@ -1,20 +1,20 @@
-//! The face that a kernel process shows to other workers: an inbox that never blocks, and what global virtual time is computed from.
+//! The part of a kernel process that other workers see: an inbox that never blocks, and the times for global virtual time.
 //!
-//! Three times stand at a mailbox. `floor` is a lower bound on everything that the process still has to handle; only who holds the process
-//! writes it. `mail` is one on what is in the inbox. `arrived` is the least time that was brought down to here since a collector
-//! last looked. Who sends holds its own `floor` down until the message has been posted. So one worker can compute global virtual time
-//! by itself at any moment ([`collect`]), with nobody stopping for it and whoever may be preempted.
+//! A mailbox has three times. `floor` is a lower bound on everything that the process still has to handle; only the worker that
+//! holds the process writes it. `mail` is a lower bound on the messages in the inbox. `arrived` is the least time that was written
+//! to the mailbox since a collector last looked. A sender keeps its own `floor` down until the message is posted. So one worker can
+//! compute global virtual time at any moment ([`collect`]). No worker has to stop for it, and any of them may be preempted.
 //!
-//! Why `collect` is right: it forgets `arrived`, reads `mail` and `floor` of all mailboxes, then `arrived` of all. Think of work that is left at
-//! the end, at time t, in the process of some mailbox. It was there when the mailbox was read: then the mailbox said t or less. Or it came later: then
-//! `arrived` says t or less; or whoever brought it has not noted that yet, so its own mailbox still says t or less, and either the
-//! collector read that, or that mailbox was brought down since, to which the same applies, one message further back.
-//! `tests/model_check.rs` has loom try every order.
+//! Why `collect` is right: it clears all `arrived`, reads `mail` and `floor` of all mailboxes, then reads all `arrived`. Let work
+//! at time t be left at the end in the process of a mailbox. If it was there when the collector read the mailbox, then the mailbox
+//! said t or less. If it came later, there are two cases. The worker that brought it had noted it: then `arrived` says t or less.
+//! Or it had not noted it yet: then its own mailbox still says t or less. The collector read that, or that mailbox was brought down
+//! since, and the same argument holds one message further back. `tests/model_check.rs` has loom try every order.
 
 use crate::event::Message;
 use crate::sync::{AtomicU64, Queue, Relaxed, Release, SeqCst};
 
-/// Later than every event.
+/// A time later than every event.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The mailbox of a kernel process.
@@ -26,7 +26,7 @@ pub(crate) struct Mailbox<E> {
 }
 
 impl<E> Mailbox<E> {
-    /// A mailbox of a process that has nothing to handle before `floor`.
+    /// Makes the mailbox of a process that has nothing to handle before `floor`.
     pub fn new(floor: u64) -> Mailbox<E> {
         Mailbox {
             floor: AtomicU64::new(floor),
@@ -36,18 +36,18 @@ impl<E> Mailbox<E> {
         }
     }
 
-    /// When the next event is to be handled, as far as can be seen from outside.
+    /// The time of the next event, as seen from outside.
     #[inline]
     pub fn next(&self) -> u64 {
         self.floor.load(Relaxed).min(self.mail.load(Relaxed))
     }
 
-    /// Messages in the inbox.
+    /// How many messages are in the inbox.
     pub fn waiting(&self) -> usize {
         self.inbox.len()
     }
 
-    /// Puts a message into the inbox. Whoever sends keeps its own floor at or below the message's time until this returns.
+    /// Puts a message into the inbox. The sender keeps its own floor at or below the message's time until this returns.
     pub fn post(&self, message: Message<E>) {
         let time = message.key.time;
         self.inbox.push(message);
@@ -61,17 +61,18 @@ impl<E> Mailbox<E> {
         }
     }
 
-    /// Whether something is in the inbox; no answer is no for what the asking worker posted before. For who holds the process.
+    /// Whether the inbox has messages. `false` is certain for messages that the calling worker posted before. Only for the worker
+    /// that holds the process.
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.mail.load(SeqCst) != NEVER
     }
 
-    /// Empties the inbox into `take`. For who holds the process, which calls [`Mailbox::publish`] before it lets go.
+    /// Empties the inbox into `take`. Only for the worker that holds the process. It calls [`Mailbox::publish`] before it lets go.
     pub fn take_mail(&self, mut take: impl FnMut(Message<E>)) {
         let mut mail = self.mail.load(SeqCst);
         loop {
-            // The floor takes over before the mail gives up, and collectors read the mail first.
+            // Lower the floor before the mail is cleared, since collectors read the mail first.
             if mail < self.floor.load(Relaxed) {
                 self.floor.swap(mail, SeqCst);
             }
@@ -85,7 +86,7 @@ impl<E> Mailbox<E> {
         }
     }
 
-    /// What the holder put in by itself is to be handled at `time`. Whoever it came from keeps its own floor until this returns.
+    /// Says that the holder itself put in a message for `time`. The sender keeps its own floor until this returns.
     #[inline]
     pub fn bring_down(&self, time: u64) {
         if time < self.floor.load(Relaxed) {
@@ -94,14 +95,14 @@ impl<E> Mailbox<E> {
         }
     }
 
-    /// The next event that the holder has is at `floor`, and all that it sent has been posted.
+    /// Says that the holder's next event is at `floor`, and that it has posted all its messages.
     #[inline]
     pub fn publish(&self, floor: u64) {
         self.floor.store(floor, Release);
     }
 }
 
-/// Global virtual time: no event before it will ever be handled or taken back. One at a time may do this.
+/// Computes global virtual time: no event before it will ever be handled or taken back. Only one worker at a time may call this.
 pub(crate) fn collect<'a, E: 'a>(mailboxes: impl Iterator<Item = &'a Mailbox<E>> + Clone) -> u64 {
     for mailbox in mailboxes.clone() {
         mailbox.arrived.swap(NEVER, SeqCst);

@@ -1,4 +1,4 @@
-//! What is simulated: a model's logical processes, their events, and what handling an event may do.
+//! The interface of a model: its logical processes, their events, and what the handling of an event may do.
 
 use crate::event::{Key, Message};
 use crate::rng::Rng;
@@ -9,21 +9,21 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// A model: logical processes, numbered from 0, that send each other events.
 ///
-/// An engine may handle an event too early, find out, restore the state from before and handle it again. So handling depends on nothing
-/// but state, event, time and the random numbers of the [`Context`], and does nothing but change the state and send.
+/// An engine may handle an event too early. Then it restores the state from before and handles the event again. So `handle` may
+/// depend only on the state, the event, the time and the random numbers of the [`Context`]. It may only change the state and send.
 pub trait Model: Sync {
-    /// State of a logical process. It is cloned whenever it is saved, so it had better be small.
+    /// The state of a logical process. The engine clones it whenever it saves it, so keep it small.
     type State: Clone + Send + Hash;
-    /// What an event carries.
+    /// The data that an event carries.
     type Event: Clone + Send + Hash;
 
-    /// How many logical processes there are.
+    /// The number of logical processes, at least 1.
     fn lps(&self) -> u32;
 
-    /// The state that the logical process of `context` begins with, at time 0; it may send.
+    /// Returns the state of the logical process of `context` at time 0. It may send.
     fn start(&self, context: &mut Context<'_, Self::Event>) -> Self::State;
 
-    /// Handles an event.
+    /// Handles an event: changes the state, and may send.
     fn handle(&self, state: &mut Self::State, event: &Self::Event, context: &mut Context<'_, Self::Event>);
 }
 
@@ -31,16 +31,16 @@ pub trait Model: Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It sent with a delay of 0, which leaves the order of events open.
+    /// It sent with a delay of 0, so the order of events would be undefined.
     NoDelay,
-    /// It sent to a logical process that is not there.
+    /// It sent to a logical process that does not exist.
     NoSuchLp {
-        /// To whom.
+        /// The number that it sent to.
         to: u32,
-        /// How many there are.
+        /// The number of logical processes.
         lps: u32,
     },
-    /// It panicked, and said so.
+    /// It panicked, with this message.
     Panicked(String),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where and when an event is handled, its random numbers, and how to send.
+/// The place and time of an event, its random numbers, and how to send.
 #[derive(Debug)]
 pub struct Context<'a, E> {
     pub(crate) lp: u32,
@@ -66,18 +66,18 @@ pub struct Context<'a, E> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) serial: &'a mut u64,
     pub(crate) instance: u32,
-    /// Where messages go; none while a state is restored, since they were sent long ago.
+    /// The list for new messages. `None` while a state is restored, since the messages were sent before.
     pub(crate) sends: Option<&'a mut Vec<Message<E>>>,
     pub(crate) fault: Option<Fault>,
 }
 
 impl<E> Context<'_, E> {
-    /// The logical process.
+    /// The number of the logical process, from 0.
     pub fn lp(&self) -> u32 {
         self.lp
     }
 
-    /// How many logical processes there are.
+    /// The number of logical processes.
     pub fn lps(&self) -> u32 {
         self.lps
     }
@@ -87,14 +87,16 @@ impl<E> Context<'_, E> {
         self.now
     }
 
-    /// Random numbers of this logical process.
+    /// The random numbers of this logical process.
     pub fn rng(&mut self) -> &mut Rng {
         self.rng
     }
 
-    /// Sends `event` to `to`, to be handled `delay` ticks from now, 1 at least. What would come at the end of the run or after is dropped.
+    /// Sends `event` to logical process `to`. It is handled `delay` ticks from now; `delay` is at least 1. Messages for the end of
+    /// the run or later are dropped.
     ///
-    /// A delay of 0 or a `to` that is not there ends the run with [`crate::Error::Model`], unless a rollback takes the sender back.
+    /// A delay of 0, or a `to` that does not exist, ends the run with [`crate::Error::Model`], unless a rollback takes the sender
+    /// back.
     pub fn send(&mut self, to: u32, delay: u64, event: E) {
         if delay == 0 || to >= self.lps {
             let fault = if delay == 0 { Fault::NoDelay } else { Fault::NoSuchLp { to, lps: self.lps } };
@@ -110,7 +112,7 @@ impl<E> Context<'_, E> {
     }
 }
 
-/// Runs `work` of a model and tells what it did wrong; a panic is a fault like others, since a rollback may take it back.
+/// Runs `work` of a model and returns its fault, if any. A panic is a fault too, since a rollback may take it back.
 pub(crate) fn watched<E, T>(
     context: &mut Context<'_, E>,
     work: impl FnOnce(&mut Context<'_, E>) -> T,

@@ -1,4 +1,4 @@
-//! Models that come with the engine: to measure it, and to start from.
+//! Models that come with the engine, to measure it and to start from.
 
 mod phold;
 mod queueing;

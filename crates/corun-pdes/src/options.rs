@@ -1,38 +1,38 @@
-//! How a run is to go, and what of it is refused.
+//! The options of a run, and the check that they make sense.
 
 use crate::error::Error;
 use std::time::Duration;
 
-/// More threads than any machine has CPUs; far more would exhaust what the system has for threads while they start, which ends a process.
+/// No machine has more CPUs. Far more threads would exhaust the system's limits while they start, which ends the process.
 const MOST_WORKERS: usize = 4_096;
 
 /// Who handles which kernel process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mapping {
-    /// FM: each worker has its own, for the whole run, and with `pin` a CPU. Right where nobody else uses the CPUs.
+    /// FM: each worker keeps its kernel processes for the whole run. Right if nobody else uses the CPUs.
     Fixed {
         /// Whether worker i is pinned to the i-th CPU that this process may use.
         pin: bool,
     },
-    /// A work pool: whoever is free takes the kernel process that is behind.
+    /// A work pool: an idle worker takes the kernel process that is furthest behind.
     Pool,
-    /// LADM: each worker has its own. When a worker gets no CPU, others take its kernel processes, and it takes them back when it runs
-    /// again: locality first.
+    /// LADM: each worker has its own kernel processes. When a worker gets no CPU, others take over its kernel processes. It takes
+    /// them back when it runs again, for locality.
     Ladm {
-        /// How long a worker may show no sign of life before it counts as preempted.
+        /// A worker counts as preempted after this time without a sign of life.
         stale_after: Duration,
     },
 }
 
 impl Mapping {
-    /// LADM with a patience of 200 µs: a tenth of a slice of Linux' scheduler, and many events.
+    /// LADM with a patience of 200 µs. That is a tenth of a time slice of Linux's scheduler, and enough for many events.
     pub fn ladm() -> Mapping {
         Mapping::Ladm { stale_after: Duration::from_micros(200) }
     }
 }
 
-/// What a worker does that has nothing to handle.
+/// What a worker does when it has nothing to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
@@ -40,47 +40,49 @@ pub enum Idle {
     Spin,
     /// It looks again when the scheduler lets it.
     Yield,
-    /// It looks again some times, then sleeps until there is news.
+    /// It looks again some times, then sleeps until something happens.
     Block,
 }
 
-/// Injected disturbance, to test that results do not depend on it: workers that stop at the worst moment, kernel processes that move.
+/// Injected disturbance, to test that results do not depend on it: workers pause at bad moments, and kernel processes change their
+/// worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Seed of what happens when.
+    /// Seed of the disturbance.
     pub seed: u64,
-    /// On average one event in so many is followed by a pause while the kernel process is held; 0 for never.
+    /// On average one event in `pause_every` is followed by a pause while the kernel process is held; 0 for never.
     pub pause_every: u32,
-    /// How long a pause is at most; zero only yields.
+    /// The longest pause; with zero the worker only yields.
     pub pause: Duration,
-    /// On average one event in so many is followed by a random kernel process going to a random worker; 0 for never. A work pool has no
-    /// owners to change.
+    /// On average one event in `remap_every` moves a random kernel process to a random worker; 0 for never. In a work pool kernel
+    /// processes have no owner, so this changes nothing.
     pub remap_every: u32,
 }
 
-/// How a run is to go. [`Options::default`] suits most models; `docs/pdes.md` in corun's repository says when to change what.
+/// The options of a run. [`Options::default`] suits most models; `docs/pdes.md` in corun's repository explains when to change
+/// which.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Events at this time or later are not handled, in ticks; `u64::MAX` runs until no event is left.
+    /// The end of the run, in ticks. Events at this time or later are not handled. `u64::MAX` runs until no event is left.
     pub until: u64,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Worker threads, 1 to 4,096.
+    /// Number of worker threads, 1 to 4,096.
     pub workers: usize,
-    /// Kernel processes, or `None` for 16 a worker, as far as there are logical processes.
+    /// Number of kernel processes. `None` means 16 for each worker, but at most one for each logical process.
     pub kps: Option<u32>,
     /// Who handles which kernel process.
     pub mapping: Mapping,
-    /// What a worker does that has nothing to handle.
+    /// What a worker does when it has nothing to handle.
     pub idle: Idle,
-    /// A state is saved before every so many events of a logical process.
+    /// The state of a logical process is saved before every n-th of its events, at least 1.
     pub checkpoint_every: u32,
-    /// Global virtual time is computed after every so many events of a worker.
+    /// A worker computes global virtual time after every n-th of its events, at least 1.
     pub gvt_every: u32,
-    /// No event later than global virtual time plus so many ticks is handled; `None` leaves optimism to `memory`.
+    /// How far beyond global virtual time events may be handled, in ticks. With `None` only `memory` limits optimism.
     pub window: Option<u64>,
-    /// The most events that may wait or be kept to be taken back, over all. It is exceeded by what one event sends at most, times
-    /// workers, and by the events kept for coasting forward: `checkpoint_every` a logical process.
+    /// The most events that may wait, or be kept for rollbacks, over all logical processes. A run may exceed it by the messages of
+    /// one event for each worker, and by `checkpoint_every` events for each logical process (for coasting forward).
     pub memory: usize,
     /// Injected disturbance, for tests.
     pub disturbance: Option<Disturbance>,
@@ -105,7 +107,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How many kernel processes `lps` logical processes are grouped into.
+    /// Checks the options. Returns the number of kernel processes for `lps` logical processes.
     ///
     /// # Errors
     /// The first option that makes no sense.

@@ -1,18 +1,18 @@
-//! What a run did.
+//! The result of a run.
 
 use crate::rng::mixed;
 use std::time::Duration;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// One number a logical process over the events that it committed, in order, and the state in which it ended. The same for every
-    /// engine, mapping and width.
+    /// One number for each logical process: a hash of its committed events, in order, and of its last state. It is the same for
+    /// every engine, mapping and number of workers.
     pub traces: Vec<u64>,
-    /// Events that count: those of the sequential engine.
+    /// Committed events: the events of the sequential engine.
     pub committed: u64,
-    /// Events that were handled, with those that were taken back later.
+    /// Events that were handled, including those that were taken back later.
     pub handled: u64,
     /// Events that were taken back.
     pub undone: u64,
@@ -28,23 +28,23 @@ pub struct Outcome {
     pub annihilated: u64,
     /// Rounds of global virtual time.
     pub rounds: u64,
-    /// Rounds that took events back for want of memory.
+    /// Rounds that took events back because memory was short.
     pub recalls: u64,
-    /// The most events that a round found held: waiting, or kept since they might be taken back.
+    /// The most events that any round found held: events that wait, or are kept for rollbacks.
     pub peak_held: usize,
-    /// How long it took.
+    /// Duration of the run.
     pub wall: Duration,
-    /// What each worker did.
+    /// The result of each worker, in order.
     pub workers: Vec<WorkerOutcome>,
 }
 
-/// What a worker did.
+/// What one worker did.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerOutcome {
     /// Messages that it handled: events and anti-messages.
     pub handled: u64,
-    /// Messages that it put into inboxes of others.
+    /// Messages that it put into the inboxes of others.
     pub posted: u64,
     /// Kernel processes that it took over from preempted workers.
     pub took_over: u64,
@@ -58,7 +58,7 @@ impl Outcome {
         self.traces.iter().fold(0, |digest, trace| mixed(digest ^ trace))
     }
 
-    /// Of the events handled, the share that counts; 1 where none was handled.
+    /// Committed events divided by handled events; 1 if none was handled.
     pub fn efficiency(&self) -> f64 {
         if self.handled == 0 {
             return 1.0;
@@ -66,7 +66,7 @@ impl Outcome {
         self.committed as f64 / self.handled as f64
     }
 
-    /// Committed events a second.
+    /// Committed events per second.
     pub fn rate(&self) -> f64 {
         self.committed as f64 / self.wall.as_secs_f64()
     }

@@ -1,13 +1,13 @@
-//! Who handles which kernel process: a hint, never a promise. What keeps two workers apart is the lock of the kernel process, so that it
+//! The owner of each kernel process: a hint, never a promise. The lock of a kernel process keeps two workers apart, so its owner
 //! may change at any moment.
 //!
-//! A worker keeps a list of its own and makes it anew when the number of changes is another than before. So whoever changes an owner counts
-//! that afterwards, and whoever lists looks at the count first: a list that misses a change is made once more, and no kernel process is
-//! left to nobody. `tests/model_check.rs` has loom try every order.
+//! Each worker keeps a list of its own kernel processes, and makes it again when the number of changes is different. So a worker
+//! counts a change after it has changed an owner, and reads the count before it makes its list. A list that misses a change is made
+//! once more, and every kernel process is on some list. `tests/model_check.rs` has loom try every order.
 
 use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, SeqCst};
 
-/// The owner of each kernel process, a worker.
+/// The worker that owns each kernel process.
 pub(crate) struct Owners {
     owners: Vec<AtomicU32>,
     workers: u32,
@@ -15,37 +15,37 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Each worker has as many as any other, neighbours together.
+    /// Gives each worker the same number of kernel processes, neighbors together.
     pub fn new(kps: u32, workers: u32) -> Owners {
         let owners = (0..kps).map(|kp| AtomicU32::new(home(kp, kps, workers))).collect();
         Owners { owners, workers, changes: AtomicU64::new(0) }
     }
 
-    /// Who handles this one.
+    /// The owner of a kernel process.
     #[inline]
     pub fn of(&self, kp: u32) -> u32 {
         self.owners[kp as usize].load(Relaxed)
     }
 
-    /// A number that grows with every change. Who has seen it sees the owners that it counts.
+    /// A number that grows with every change. A worker that has read it also sees the owners that it counts.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Those of a worker, in order.
+    /// Writes the kernel processes of a worker into `list`, in order.
     pub fn list(&self, worker: u32, list: &mut Vec<u32>) {
         list.clear();
         list.extend((0..self.owners.len() as u32).filter(|kp| self.of(*kp) == worker));
     }
 
-    /// Gives one to a worker.
+    /// Gives a kernel process to a worker.
     pub fn give(&self, kp: u32, worker: u32) {
         self.owners[kp as usize].store(worker, SeqCst);
         self.changes.fetch_add(1, SeqCst);
     }
 
-    /// Gives `most` of those that `from` has to `to`. Returns how many went.
+    /// Moves at most `most` kernel processes of `from` to `to`. Returns how many moved.
     pub fn take(&self, from: u32, to: u32, most: usize) -> u64 {
         let theirs = self.owners.iter().filter(|owner| owner.load(Relaxed) == from);
         let taken = theirs
@@ -58,7 +58,7 @@ impl Owners {
         taken
     }
 
-    /// Gives a worker all that it began with. Returns how many were elsewhere.
+    /// Gives a worker all kernel processes that it began with. Returns how many others had.
     pub fn take_home(&self, worker: u32) -> u64 {
         let kps = self.owners.len() as u32;
         let away = (0..kps).filter(|kp| home(*kp, kps, self.workers) == worker && self.of(*kp) != worker);
@@ -74,12 +74,12 @@ impl Owners {
     }
 }
 
-/// The worker that begins with this kernel process.
+/// The worker that a kernel process begins with.
 fn home(kp: u32, kps: u32, workers: u32) -> u32 {
     (u64::from(kp) * u64::from(workers) / u64::from(kps)) as u32
 }
 
-// Under loom nothing here works outside of a model.
+// With loom these types work only inside a model.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::mem::size_of_val;
 /// Room for 8,192 CPUs, the most that Linux can be built for.
 type Mask = [u64; 128];
 
-/// Pins the calling thread to the n-th of the CPUs that it may use; beyond the last it starts again.
+/// Pins the calling thread to the n-th CPU that it may use. After the last CPU it starts again from the first.
 pub(crate) fn pin_to_nth(n: usize) -> io::Result<()> {
     let mut mask: Mask = [0; 128];
     // SAFETY: the kernel writes at most the size it is given.

@@ -1,13 +1,13 @@
-//! LADM's reaction to a preempted worker: those that run take over its kernel processes, those nearby first.
+//! How LADM reacts to a preempted worker: running workers take over its kernel processes, nearby workers first.
 //!
-//! Who is off its CPU is what [`corun_adapt::Heartbeats`] tells by beats; who takes over how much is what [`corun_adapt::inherited`] decides. Only
-//! the kernel process in the middle of an event stays with the preempted worker.
+//! [`corun_adapt::Heartbeats`] finds workers that are off their CPU. [`corun_adapt::inherited`] decides how much each running
+//! worker takes over. A kernel process in the middle of an event stays with the preempted worker.
 
 use crate::owners::Owners;
 use corun_adapt::{inherited, Crew, Heartbeats, State};
 use std::time::Duration;
 
-/// What a worker has seen of the others.
+/// What one worker knows of the others.
 pub(crate) struct Rescue {
     me: u32,
     heartbeats: Heartbeats,
@@ -18,13 +18,13 @@ impl Rescue {
         Rescue { me, heartbeats: Heartbeats::new(workers, stale_after) }
     }
 
-    /// Counts a stint; whether it is time to look.
+    /// Counts a stint. Returns whether it is time to look.
     #[inline]
     pub fn is_due(&mut self) -> bool {
         self.heartbeats.stepped()
     }
 
-    /// Takes over what those have who show no sign of life. Returns how many kernel processes came.
+    /// Takes over kernel processes of workers that show no sign of life. Returns how many.
     pub fn look(&mut self, crew: &Crew, owners: &Owners) -> u64 {
         let slots = crew.slots();
         slots[self.me as usize].beat_here();

@@ -1,39 +1,39 @@
-//! Random numbers of a logical process: part of its state, so a rollback takes draws back too.
+//! The random numbers of a logical process. They are part of its state, so a rollback takes draws back too.
 
 use rand_core::{Rng as _, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A stream of random numbers: PCG XSL RR 128/64, seeded by the run's seed and the logical process.
+/// A stream of random numbers: PCG XSL RR 128/64, seeded with the seed of the run and the number of the logical process.
 #[derive(Clone, Debug)]
 pub struct Rng(Pcg64Mcg);
 
 impl Rng {
     pub(crate) fn new(seed: u64, lp: u32) -> Rng {
-        // The generator drops two bits of its seed, so seed and process are mixed over all of them.
+        // The generator drops two bits of its seed, so seed and number are mixed over all bits.
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&mixed(seed ^ mixed(u64::from(lp))).to_le_bytes());
         bytes[8..].copy_from_slice(&mixed(seed.wrapping_add(mixed(!u64::from(lp)))).to_le_bytes());
         Rng(Pcg64Mcg::from_seed(bytes))
     }
 
-    /// Any number of 64 bits.
+    /// A random number of 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number in `[0, end)`, each equally likely but for a bias below 2^-64 of the range; 0 where `end` is.
+    /// A random number in `[0, end)`, uniform up to a bias below 2^-64 of the range; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
 
-    /// True with this probability, in millionths; from 1,000,000 on always.
+    /// True with a probability of `ppm` millionths; from 1,000,000 on always.
     pub fn chance(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// A number of ticks, exponentially distributed around `mean`; 0 is possible, and more than 45 times the mean is not.
+    /// An exponentially distributed number of ticks with this mean: at least 0, and at most 45 times the mean.
     pub fn exponential(&mut self, mean: u64) -> u64 {
-        // 53 bits, so that the sum is exact; the half keeps the logarithm from zero.
+        // 53 bits, so that the sum is exact. The half keeps the logarithm away from zero.
         let unit = ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         (-unit.ln() * mean as f64) as u64
     }

@@ -1,19 +1,19 @@
-//! What the rounds of a run remember: see `collector.rs`.
+//! What a run remembers from round to round: see `collector.rs`.
 
 use crate::mailbox::NEVER;
 use crate::options::Options;
 
-/// What rounds remember.
+/// What a run remembers from round to round.
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub limit: usize,
     pub widest: u64,
-    /// Ticks beyond global virtual time that may be handled.
+    /// How far beyond global virtual time events may be handled, in ticks.
     pub window: u64,
     pub rounds: u64,
-    /// Rounds that took events back for want of memory.
+    /// Rounds that took events back because memory was short.
     pub recalls: u64,
-    /// The most events that a round found held.
+    /// The most events that any round found held.
     pub peak: usize,
 }
 

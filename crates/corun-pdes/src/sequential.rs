@@ -1,4 +1,5 @@
-//! The sequential engine: one heap, one event after the other. What it does is right by construction; the other one is held against it.
+//! The sequential engine: one heap, one event after the other. It is right by construction, so tests compare the parallel engine
+//! with it.
 
 use crate::error::Error;
 use crate::event::Message;
@@ -17,11 +18,11 @@ struct Process<S> {
     trace: Trace,
 }
 
-/// Runs a model on the calling thread, one event after the other. Of the options, [`Options::until`], [`Options::seed`] and
-/// [`Options::memory`] matter.
+/// Runs a model on the calling thread, one event after the other. Of the options it uses [`Options::until`], [`Options::seed`] and
+/// [`Options::memory`].
 ///
 /// # Errors
-/// A model without logical processes, memory that is not enough, or what the model did wrong.
+/// The model has no logical processes, memory is not enough, or the model did something wrong.
 pub fn run_sequentially<M: Model>(model: &M, options: &Options) -> Result<Outcome, Error> {
     let (lps, limit, begin) = (model.lps(), options.memory, Instant::now());
     if lps == 0 {

@@ -1,4 +1,4 @@
-//! What the workers of a run share.
+//! The state that the workers of a run share.
 
 use crate::error::Error;
 use crate::kp::Kp;
@@ -15,14 +15,14 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Who is off its CPU is for each worker to find out, with a patience of its own: this one asks nobody.
+/// Nobody uses this patience: each worker finds preempted workers itself, with its own patience.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// A kernel process and what of it is seen from outside.
+/// A kernel process, with the part that other workers see.
 pub(crate) struct Place<M: Model> {
     pub mailbox: Mailbox<M::Event>,
     pub kp: Mutex<Kp<M>>,
-    /// What it held when somebody last let go of it, in events.
+    /// The events that it held when a worker last let go of it.
     pub held: AtomicUsize,
 }
 
@@ -34,25 +34,25 @@ pub(crate) struct Shared<'m, M: Model> {
     /// The kernel process of each logical process.
     pub homes: Vec<u32>,
     pub places: Vec<CachePadded<Place<M>>>,
-    /// What the others see of each worker, and its thread once it runs.
+    /// What the others see of each worker, with its thread once it runs.
     pub crew: Crew,
     pub threads: Vec<OnceLock<Thread>>,
     pub owners: Owners,
-    /// What everybody reads and one writes once a round.
+    /// All workers read this; one worker writes it, once a round.
     pub progress: CachePadded<Progress>,
     pub collector: Mutex<Collector>,
     pub stop: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
-/// Where a run is.
+/// How far a run is.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Rounds of global virtual time so far.
     pub rounds: AtomicU64,
-    /// Nothing before it is ever taken back.
+    /// Global virtual time: no event before it is ever taken back.
     pub gvt: AtomicU64,
-    /// Nothing after it is to be handled yet.
+    /// No event after this time may be handled yet.
     pub horizon: AtomicU64,
     /// How many events each worker may add before the next round.
     pub allowance: AtomicI64,
@@ -88,7 +88,7 @@ impl<'m, M: Model> Shared<'m, M> {
         shared
     }
 
-    /// Ends the run; the first failure is the one that is told.
+    /// Ends the run. The first failure is the one reported.
     pub fn fail(&self, error: Error) {
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(error);
@@ -102,12 +102,12 @@ impl<'m, M: Model> Shared<'m, M> {
         self.wake_all();
     }
 
-    /// Wakes whoever sleeps.
+    /// Wakes all sleeping workers.
     pub fn wake_all(&self) {
         (0..self.threads.len() as u32).for_each(|worker| self.wake(worker));
     }
 
-    /// Wakes a worker, should it sleep.
+    /// Wakes a worker if it sleeps.
     #[inline]
     pub fn wake(&self, worker: u32) {
         if self.crew.slots()[worker as usize].end_sleep() {
@@ -117,7 +117,7 @@ impl<'m, M: Model> Shared<'m, M> {
         }
     }
 
-    /// What came of it: the failure, or what the workers leave.
+    /// Returns the failure, or the kernel processes and the collector.
     pub fn into_parts(self) -> Result<(Vec<Kp<M>>, Collector), Error> {
         if let Some(error) = self.failure.into_inner().expect("no worker panicked") {
             return Err(error);

@@ -1,4 +1,4 @@
-//! What is shared between threads, from the standard library and crossbeam, or from loom where a model checker runs the tests.
+//! Atomics, locks and queues: from the standard library and crossbeam, or from loom when a model checker runs the tests.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{
@@ -22,7 +22,7 @@ mod checked {
     use loom::sync::Mutex;
     use std::collections::VecDeque;
 
-    /// A queue that behaves like crossbeam's and that loom can see through.
+    /// A queue that behaves like crossbeam's, and that loom can follow.
     pub(crate) struct Queue<T>(Mutex<VecDeque<T>>);
 
     impl<T> Queue<T> {

@@ -1,11 +1,11 @@
-//! The trace of a logical process: one number over all events that it committed, in order.
+//! The trace of a logical process: one number over all its committed events, in order.
 
 use std::hash::{Hash, Hasher};
 
 use crate::event::Key;
 use crate::rng::mixed;
 
-/// Folds what is hashed into 64 bits: a multiplication a word, the same in every run on machines of one byte order.
+/// A 64-bit hash with one multiplication a word. It is the same in every run, on machines of the same byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trace(u64);
 
@@ -19,7 +19,7 @@ impl Trace {
         event.hash(self);
     }
 
-    /// The trace with the state that the process ended in.
+    /// Returns the trace together with the last state of the process.
     pub fn with<S: Hash>(mut self, state: &S) -> u64 {
         state.hash(&mut self);
         self.finish()

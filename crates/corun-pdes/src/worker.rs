@@ -1,4 +1,4 @@
-//! A worker: it takes its kernel process that is furthest behind, handles events of it until another one is behind, and goes on.
+//! A worker: it takes its kernel process that is furthest behind, and handles its events until another one is behind.
 
 use crate::disturbing::Disturber;
 use crate::error::Error;
@@ -14,13 +14,13 @@ use crate::shared::Shared;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// Events in a row of one kernel process, after which a worker looks around.
+/// The most events of one kernel process in a row before a worker looks around.
 pub const STINT: u32 = 64;
-/// Who has nothing to do computes global virtual time as often as this.
+/// An idle worker computes global virtual time at this interval.
 const ROUND_EVERY: Duration = Duration::from_micros(20);
-/// How often who blocks looks again before it sleeps.
+/// How often a worker in `Idle::Block` looks again before it sleeps.
 const LOOKS: u32 = 64;
-/// How long it sleeps without news.
+/// How long a worker sleeps if nobody wakes it.
 const SLEEP: Duration = Duration::from_millis(1);
 
 /// A worker of a run.
@@ -31,19 +31,19 @@ pub(crate) struct Worker<'s, 'm, M: Model> {
     /// Its kernel processes, as of `changes`.
     mine: Vec<u32>,
     changes: u64,
-    /// Those that somebody else held, since it last got one.
+    /// Kernel processes that other workers held, since it last got one.
     busy: Vec<u32>,
-    /// What it knows, as of round `rounds`.
+    /// The round that the next fields are from.
     rounds: u64,
     gvt: u64,
     horizon: u64,
     allowance: i64,
-    /// What an event sent.
+    /// The messages that an event sent.
     out: Vec<Message<M::Event>>,
     since_round: u32,
     last_round: Instant,
     looks: u32,
-    /// Events that it committed since it last told.
+    /// Events that it committed since the last call of `goes_on`.
     committed: u64,
     rescue: Option<Rescue>,
     disturber: Option<Disturber>,
@@ -80,7 +80,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         worker
     }
 
-    /// Works until the run ends, or `goes_on`, which hears what was committed since, says no.
+    /// Works until the run ends or `goes_on` returns `false`. `goes_on` gets the number of events committed since its last call.
     pub fn run(mut self, mut goes_on: impl FnMut(u64) -> bool) -> WorkerOutcome {
         let _stops_others = StopOnPanic(self.shared);
         if self.shared.options.mapping == (Mapping::Fixed { pin: true }) {
@@ -133,11 +133,11 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         }
     }
 
-    /// Commits what global virtual time has passed, of its own kernel processes.
+    /// Commits the events of its kernel processes that are before global virtual time.
     fn commit(&mut self) {
         for &number in &self.mine {
             let place = &self.shared.places[number as usize];
-            // Whoever holds it will not mind; the next round comes soon.
+            // Another worker holds it. The next round comes soon.
             let Ok(mut kp) = place.kp.try_lock() else { continue };
             match kp.commit(self.gvt) {
                 Ok(committed) => self.committed += committed,
@@ -147,14 +147,14 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         }
     }
 
-    /// LADM: takes back what it began with, and takes over what those had who show no sign of life.
+    /// LADM: takes back its own kernel processes, and takes over those of workers that show no sign of life.
     fn help(&mut self) {
         let Some(rescue) = &mut self.rescue else { return };
         self.report.came_home += self.shared.owners.take_home(self.me);
         self.report.took_over += rescue.look(&self.shared.crew, &self.shared.owners);
     }
 
-    /// The kernel process that is furthest behind, and until when it is.
+    /// Returns the kernel process that is furthest behind, and the time until which it stays so.
     #[inline]
     fn choose(&self) -> Option<(u32, u64)> {
         let (mut first, mut second, mut chosen) = (NEVER, NEVER, None);
@@ -173,7 +173,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         chosen.filter(|_| may).map(|kp| (kp, second.min(self.horizon)))
     }
 
-    /// Whether there is memory for what an event at `time` sends. For the very first there always is: it lets others be committed.
+    /// Whether there is memory for the messages of an event at `time`. For the very first event there always is, since it lets
+    /// others commit.
     #[inline]
     fn is_affordable(&self, time: u64) -> bool {
         self.allowance > 0 || time <= self.gvt
@@ -213,7 +214,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         self.report.handled += u64::from(steps);
     }
 
-    /// Delivers what an event of `from` sent. Returns the least time of what went to other kernel processes of this worker.
+    /// Delivers the messages of an event of `from`. Returns the least time of the messages for other kernel processes of this
+    /// worker.
     ///
     /// The caller holds `from` and publishes nothing until this returns: see [`crate::mailbox`].
     #[inline]
@@ -229,7 +231,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             }
             let (place, owner) = (&self.shared.places[to as usize], self.shared.owners.of(to));
             if owner == self.me || self.is_pool {
-                // Past what the same sender posted before, if that is still in the inbox, nothing may go.
+                // A message must not overtake messages of the same sender that are still in the inbox.
                 if let Some(mut other) = place.kp.try_lock().ok().filter(|_| !place.mailbox.has_mail()) {
                     let time = message.key.time;
                     other.push(message);

@@ -1,7 +1,7 @@
-//! The protocols of mailboxes and of owners under loom, which tries every order of what threads do: `make test-races`.
+//! The protocols of mailboxes and owners under loom, which tries every order of the threads: `make test-races`.
 //!
-//! The sources are compiled into this test, since the library itself is built against the standard library's atomics. Kernel processes are
-//! reduced to what the protocol sees: the times at which something is left to handle.
+//! This test compiles the sources itself, since the library is built with the atomics of the standard library. Kernel processes are
+//! reduced to the part that the protocol sees: the times at which work is left.
 #![cfg(loom)]
 #![allow(dead_code)]
 
@@ -30,7 +30,7 @@ fn place(times: &[u64]) -> Place {
     Place { mailbox: Mailbox::new(first), times: Mutex::new(times.to_vec()) }
 }
 
-/// Handles one event of `from`, which sends one to `to`, `delay` later, through the inbox.
+/// Handles one event of `from`. It sends one event to `to`, `delay` later, through the inbox.
 fn handle(from: &Place, to: Option<(&Place, u64)>) {
     let mut times = from.times.lock().unwrap();
     if from.mailbox.has_mail() {
@@ -48,7 +48,7 @@ fn handle(from: &Place, to: Option<(&Place, u64)>) {
     from.mailbox.publish(times.first().copied().unwrap_or(NEVER));
 }
 
-/// The same, but the holder puts the message in by itself.
+/// The same, but the holder puts the message in itself.
 fn handle_directly(from: &Place, to: &Place, delay: u64) {
     let mut times = from.times.lock().unwrap();
     times.sort_unstable();
@@ -60,7 +60,7 @@ fn handle_directly(from: &Place, to: &Place, delay: u64) {
     from.mailbox.publish(times.first().copied().unwrap_or(NEVER));
 }
 
-/// What is left to handle: no global virtual time may be later.
+/// The least time at which work is left: global virtual time must not be later.
 fn least_left(places: &[Place]) -> u64 {
     let left = places.iter().map(|place| {
         let mut times = place.times.lock().unwrap();
@@ -70,7 +70,7 @@ fn least_left(places: &[Place]) -> u64 {
     left.min().unwrap()
 }
 
-/// Whatever is computed while `work` runs on another thread is not later than anything that is left in the end.
+/// A time that is computed while `work` runs on another thread is not later than any work left at the end.
 fn no_order_computes_too_late_a_time(places: fn() -> Vec<Place>, work: fn(&[Place])) {
     loom::model(move || {
         let places = Arc::new(places());
@@ -85,7 +85,7 @@ fn no_order_computes_too_late_a_time(places: fn() -> Vec<Place>, work: fn(&[Plac
 
 #[test]
 fn a_message_that_overtakes_the_collector_is_seen() {
-    // The receiver is looked at first, at 10; then 5 sends it a message at 7.
+    // The collector looks at the receiver first, at 10; then 5 sends it a message at 7.
     no_order_computes_too_late_a_time(
         || vec![place(&[10]), place(&[5, 20])],
         |places| handle(&places[1], Some((&places[0], 2))),
@@ -161,7 +161,7 @@ fn what_is_put_in_directly_never_overtakes_what_the_same_sender_posted() {
             let place = place.clone();
             thread::spawn(move || {
                 place.mailbox.post(Message { key: Key::at(3), to: 0, event: Some(()) });
-                // As a worker delivers what goes to a kernel process that has become its own.
+                // A worker delivers like this to a kernel process that has become its own.
                 let held = place.times.try_lock().ok().filter(|_| !place.mailbox.has_mail());
                 match held {
                     Some(mut times) => times.push(4),
@@ -182,7 +182,7 @@ fn what_is_put_in_directly_never_overtakes_what_the_same_sender_posted() {
     });
 }
 
-/// What a worker knows of its kernel processes, and when it knew it.
+/// The kernel processes that a worker knows as its own, and the count of changes then.
 struct Known {
     changes: u64,
     list: Vec<u32>,
@@ -195,7 +195,7 @@ impl Known {
         known
     }
 
-    /// As a worker looks around.
+    /// A worker does this when it looks around.
     fn look(&mut self, owners: &Owners, worker: u32) {
         if self.changes != owners.changes() {
             *self = Known::new(owners, worker);
@@ -203,10 +203,10 @@ impl Known {
     }
 }
 
-/// Changes are made by `give` alone: loom keeps no more than the last access to a value, so of a thread that reads first what it then
-/// changes, as `take` does, it does not try every order.
+/// Only `give` makes changes here. loom keeps only the last access to a value. So it does not try every order of a thread that
+/// reads a value before it changes it, as `take` does.
 #[test]
-fn no_kernel_process_is_left_to_nobody_however_changes_and_looks_meet() {
+fn every_kernel_process_has_a_worker_however_changes_and_looks_interleave() {
     loom::model(|| {
         // Worker 0 begins with two, worker 1 with one.
         let owners = Arc::new(Owners::new(3, 2));

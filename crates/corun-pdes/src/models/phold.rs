@@ -1,23 +1,23 @@
-//! PHOLD, the benchmark of the field: a fixed number of events that hop between logical processes at random.
+//! PHOLD, the usual benchmark of Time Warp: a fixed number of events that hop between logical processes at random.
 //!
-//! R. M. Fujimoto, Performance of Time Warp under synthetic workloads, 1990. Each event, handled, sends one.
+//! R. M. Fujimoto, Performance of Time Warp under synthetic workloads, 1990. Each event sends one event when it is handled.
 
 use crate::{Context, Model};
 
-/// PHOLD. One tick may be taken for a thousandth of a unit of time.
+/// PHOLD. A tick is a thousandth of its unit of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Phold {
-    /// Logical processes.
+    /// Number of logical processes.
     pub lps: u32,
-    /// Events that each begins with.
+    /// Number of events that each logical process begins with.
     pub population: u32,
-    /// How likely it is that an event goes to any process and not back to the one that handled it, in millionths.
+    /// Probability, in millionths, that an event goes to a random process. Otherwise it goes back to the process that handled it.
     pub remote_ppm: u32,
     /// The least delay, in ticks, at least 1.
     pub look_ahead: u64,
-    /// The mean of what is added to the least delay, exponentially distributed, in ticks.
+    /// Mean of the exponentially distributed part of the delay, in ticks. It is added to `look_ahead`.
     pub mean_delay: u64,
-    /// Rounds of busy arithmetic an event; [`Phold::rounds_for`] says how many take how long here.
+    /// Rounds of arithmetic for each event. [`Phold::rounds_for`] converts nanoseconds into rounds.
     pub grain: u32,
 }
 
@@ -28,7 +28,8 @@ impl Default for Phold {
 }
 
 impl Phold {
-    /// How many rounds of `grain` take so many nanoseconds on this machine, measured on the calling thread, the best of five times.
+    /// How many rounds of `grain` take this many nanoseconds on this machine: measured on the calling thread, the best of five
+    /// times.
     pub fn rounds_for(nanos: u64) -> u32 {
         const ROUNDS: u32 = 200_000;
         let best = (0..5).map(|_| {
@@ -49,13 +50,13 @@ impl Phold {
     }
 }
 
-/// Arithmetic that depends on itself.
+/// Arithmetic in which each step depends on the one before.
 fn work(rounds: u32, seed: u64) -> u64 {
     (0..rounds).fold(seed, |x, _| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
 }
 
 impl Model for Phold {
-    /// A number that depends on all events that were handled.
+    /// A number that depends on all handled events.
     type State = u64;
     type Event = ();
 

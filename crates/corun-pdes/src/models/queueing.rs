@@ -1,4 +1,4 @@
-//! A closed queueing network: stations with one server each on a ring, customers that are served, then go on to another station.
+//! A closed queueing network: stations on a ring, each with one server, and customers that are served and go on to another station.
 
 use crate::{Context, Model};
 use std::collections::VecDeque;
@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 /// A closed queueing network on a ring of stations.
 #[derive(Clone, Copy, Debug)]
 pub struct Queueing {
-    /// Stations, each a logical process.
+    /// Number of stations. Each is a logical process.
     pub stations: u32,
-    /// Customers that begin at each station.
+    /// Number of customers that begin at each station.
     pub customers: u32,
-    /// Mean of the time that a customer is served, exponentially distributed, in ticks.
+    /// Mean service time of a customer, exponentially distributed, in ticks.
     pub service: u64,
-    /// How long the way to another station takes, in ticks, at least 1.
+    /// Travel time to another station, in ticks, at least 1.
     pub way: u64,
-    /// How likely it is that the way leads to any station and not to the next on the ring, in millionths.
+    /// Probability, in millionths, that a customer goes to a random station. Otherwise it goes to the next one on the ring.
     pub far_ppm: u32,
 }
 
@@ -27,21 +27,21 @@ impl Default for Queueing {
 /// A station.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Station {
-    /// Who waits, first come, first served; the first is being served.
+    /// Customers that wait, first come, first served. The first one is in service.
     queue: VecDeque<u32>,
-    /// Customers that were served.
+    /// Number of customers that were served.
     served: u64,
-    /// Ticks in which somebody was served.
+    /// Ticks in which a customer was in service.
     busy: u64,
 }
 
 impl Station {
-    /// Customers that were served.
+    /// Number of customers that were served.
     pub fn served(&self) -> u64 {
         self.served
     }
 
-    /// Ticks that went into serving them and whoever is being served.
+    /// Ticks of service, for customers that were served and for the one in service.
     pub fn busy(&self) -> u64 {
         self.busy
     }

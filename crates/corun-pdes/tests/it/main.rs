@@ -1,4 +1,4 @@
-//! How the engine is used, and what it refuses.
+//! How programs use the engine, and what it refuses.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! A run whose workers are the caller's threads, and which may be ended early.
+//! Runs on the caller's own threads, which may be ended early.
 
 use corun_pdes::models::Phold;
 use corun_pdes::{run_sequentially, Mapping, Options, Run};
@@ -10,7 +10,7 @@ fn options(until: u64) -> Options {
 }
 
 #[test]
-fn threads_of_the_callers_commit_what_the_sequential_engine_does() {
+fn the_callers_threads_commit_what_the_sequential_engine_does() {
     let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(20_000));
     let run = Run::new(&model, &options).unwrap();
     let told = AtomicU64::new(0);
@@ -32,7 +32,7 @@ fn threads_of_the_callers_commit_what_the_sequential_engine_does() {
 }
 
 #[test]
-fn a_run_without_end_ends_when_one_worker_is_told_so_and_commits_what_is_certain() {
+fn a_run_without_end_ends_when_one_worker_says_so_and_commits_certain_events() {
     let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(u64::MAX));
     let run = Run::new(&model, &options).unwrap();
     thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn a_run_without_end_ends_when_one_worker_is_told_so_and_commits_what_is_certain
     assert!(outcome.committed >= 10_000 && outcome.committed <= outcome.handled, "{outcome:?}");
 }
 
-/// What a run of two workers says in the end whose threads work under these numbers, each until it has been asked so many times.
+/// The result of a run of two workers. Their threads work under these numbers, each until `goes_on` was called so many times.
 fn said(mapping: Mapping, numbers: &[usize]) -> String {
     let model = Phold { lps: 64, ..Phold::default() };
     let options = Options { mapping, ..options(u64::MAX) };
@@ -71,7 +71,7 @@ fn said(mapping: Mapping, numbers: &[usize]) -> String {
 }
 
 #[test]
-fn threads_that_are_no_worker_or_the_same_one_or_that_never_join_are_one_error_each() {
+fn a_wrong_a_repeated_and_a_missing_thread_are_one_error_each() {
     for mapping in [Mapping::Fixed { pin: false }, Mapping::Pool, Mapping::ladm()] {
         let table: [(&[usize], &str); 5] = [
             (&[0, 2], "there is no worker 2: they are numbered from 0, and there are 2"),
@@ -87,7 +87,7 @@ fn threads_that_are_no_worker_or_the_same_one_or_that_never_join_are_one_error_e
 }
 
 #[test]
-fn what_a_thread_that_never_joins_should_have_done_others_do_under_ladm() {
+fn under_ladm_others_do_the_work_of_a_thread_that_never_joins() {
     let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(20_000));
     let run = Run::new(&model, &options).unwrap();
     run.work(1, |_| true);

@@ -1,4 +1,4 @@
-//! What makes no sense is refused in one sentence that says what to do, and what a model does wrong is told like that too.
+//! Options that make no sense are refused in one sentence with the remedy. Faults of a model are reported the same way.
 
 use corun_pdes::models::Phold;
 use corun_pdes::{run, run_sequentially, Context, Model, Options};
@@ -62,7 +62,7 @@ fn options_that_make_no_sense_are_refused_in_a_sentence() {
     }
 }
 
-/// Does what is asked for, at time 500 in logical process 3.
+/// Calls this function at time 500 in logical process 3.
 struct Wrong(fn(&mut Context<'_, ()>));
 
 impl Model for Wrong {
@@ -88,7 +88,7 @@ impl Model for Wrong {
 }
 
 #[test]
-fn what_a_model_does_wrong_is_told_by_both_engines_in_the_same_words() {
+fn both_engines_report_a_models_fault_in_the_same_words() {
     let options = Options { until: 10_000, workers: 2, ..Options::default() };
     let table: [(Wrong, &str); 3] = [
         (
@@ -108,8 +108,8 @@ fn what_a_model_does_wrong_is_told_by_both_engines_in_the_same_words() {
     }
 }
 
-/// Process 1 takes whatever comes before the message of process 0 for wrong: only events out of order make it wrong. Process 0 sends
-/// its first message when that has happened.
+/// Process 1 panics if an event comes before the message of process 0. Only events out of order make it panic. Process 0 sends its
+/// first message when that has happened.
 struct Hasty {
     came_too_early: AtomicBool,
 }
@@ -131,7 +131,7 @@ impl Model for Hasty {
     fn handle(&self, last: &mut u64, number: &u64, context: &mut Context<'_, u64>) {
         let (lp, now) = (context.lp(), context.now());
         if lp == 1 && now % 100 == 51 {
-            // Process 0 sent at 50 into the round, so the last number is this round's.
+            // Process 0 sent at 50 into the round, so the last number is the one of this round.
             self.came_too_early.fetch_or(*last != now / 100 + 1, Ordering::Relaxed);
             assert_eq!(*last, now / 100 + 1, "too early");
         }
@@ -151,7 +151,7 @@ impl Model for Hasty {
 }
 
 #[test]
-fn a_panic_that_only_comes_of_handling_too_early_is_taken_back() {
+fn a_panic_from_handling_too_early_is_taken_back() {
     std::panic::set_hook(Box::new(|_| {}));
     let options = Options { until: 100_000, workers: 2, kps: Some(2), ..Options::default() };
     let hasty = Hasty { came_too_early: AtomicBool::new(false) };
@@ -159,7 +159,7 @@ fn a_panic_that_only_comes_of_handling_too_early_is_taken_back() {
     let _ = std::panic::take_hook();
     let outcome = outcome.unwrap();
     assert!(hasty.came_too_early.into_inner(), "nothing came too early");
-    // In order nothing ever does, so nobody is to wait for it.
+    // In order this never happens, so process 0 must not wait for it.
     let in_order = Hasty { came_too_early: AtomicBool::new(true) };
     assert_eq!(outcome.traces, run_sequentially(&in_order, &options).unwrap().traces);
 }
