@@ -1,4 +1,5 @@
-//! What this process can get, twice a second, with its cost: `answer [SECONDS] [THREADS]`, the threads computing all the time.
+//! Prints how many CPUs this process can get, twice a second, with the cost of asking: `answer [SECONDS] [THREADS]`. The threads
+//! compute all the time.
 
 use corun_adapt::Adapt;
 use std::time::{Duration, Instant};

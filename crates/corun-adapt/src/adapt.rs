@@ -1,4 +1,4 @@
-//! The answer, kept where every thread can read it at once, and renewed by whoever comes first when it is old.
+//! The answer, kept where every thread can read it at once. When it is old, the first thread that comes renews it.
 
 use crate::cgroup::{share_ppm, Quotas};
 use crate::decision::{decide, Answer, Reading, Reason};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// An answer is renewed when it is older. Idle time comes in ticks of 10 ms, so a fifth is the coarsest error of a CPU.
+/// An older answer is renewed. Idle time comes in ticks of 10 ms, so it is wrong by a fifth of a CPU at most.
 const OLD: Duration = Duration::from_millis(50);
-/// Reading takes at most one part in so many of the CPU of the threads that read: /proc/stat takes a millisecond where there are a hundred
-/// CPUs, and one thread that is late makes all others of a parallel region wait.
+/// Reading takes at most one part in 100 of the CPU time of the threads that read. With a hundred CPUs, /proc/stat takes a millisecond,
+/// and one late thread makes all others of a parallel region wait.
 const PARTS: u64 = 100;
 
-/// Why there is no [`Adapt`].
+/// Why [`Adapt::new`] fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// /proc is not there.
+    /// /proc is not mounted.
     #[error("/proc/stat cannot be read: {0}; mount /proc")]
     NoProc(std::io::Error),
 }
@@ -29,29 +29,29 @@ pub enum Error {
 pub struct Adapt {
     /// An [`Answer`], packed.
     answer: AtomicU64,
-    /// When the answer is old.
+    /// When the answer gets old, on the monotonic clock.
     old_at_ns: AtomicU64,
     changes: AtomicU64,
     inside: Mutex<Inside>,
 }
 
-/// What only who renews the answer touches.
+/// Only the thread that renews the answer uses this.
 #[derive(Debug)]
 struct Inside {
     process: u32,
     stat: Stat,
     quotas: Quotas,
     share_ppm: Option<u64>,
-    /// When it was last read, what the process had used and what had been idle.
+    /// The last reading: when it was, the CPU time used by the process, and the idle time of the CPUs, in nanoseconds.
     last: Option<(u64, u64, u64)>,
     steady: Steady,
 }
 
 impl Adapt {
-    /// Opens what is needed. The first figures come 50 ms later, with [`Adapt::refresh`]. Weights are read here only.
+    /// Opens the files that it reads later. The first figures come after 50 ms, with [`Adapt::refresh`]. Weights are read only here.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc is not mounted.
     pub fn new() -> Result<Adapt, Error> {
         let root = Path::new("/");
         let inside = Inside {
@@ -72,20 +72,21 @@ impl Adapt {
         Ok(adapt)
     }
 
-    /// What can be had, as of the last [`Adapt::refresh`] by anybody: one relaxed load.
+    /// The answer of the last [`Adapt::refresh`] by any thread. Costs one relaxed load.
     #[inline]
     pub fn answer(&self) -> Answer {
         Answer::unpacked(self.answer.load(Relaxed))
     }
 
-    /// A number that changes when [`Answer::threads`] does.
+    /// A number that changes whenever [`Answer::threads`] does.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Relaxed)
     }
 
-    /// Renews the answer if it is older than 50 ms, or a hundred times what the last reading took, and nobody else is about to. Returns whether
-    /// it did. Where it did not, this took one look at the clock; where it did, it read a few files, some tens of microseconds.
+    /// Renews the answer if it is older than 50 ms and older than a hundred times the duration of the last reading, unless another
+    /// thread is renewing it. Returns whether it did. Renewing reads a few files and takes some tens of microseconds. Otherwise this
+    /// only reads the clock.
     pub fn refresh(&self) -> bool {
         let Some(now) = now_ns() else { return false };
         if now < self.old_at_ns.load(Relaxed) {
@@ -95,9 +96,9 @@ impl Adapt {
         let before = inside.steady.threads();
         let began = spent_ns();
         let answer = inside.next(now);
-        // Of its own CPU time: how long it waited for a CPU meanwhile says nothing of what reading costs.
+        // CPU time, since waiting for a CPU meanwhile would not be a cost of reading.
         let took = spent_ns().zip(began).map(|(end, begin)| end.saturating_sub(begin));
-        // The first answer needs two readings, and does not wait longer.
+        // The first answer needs two readings, so it is not delayed further.
         let took = took.filter(|_| answer.reason != Reason::NotYet);
         self.old_at_ns.store(old_at(now, took), Relaxed);
         self.answer.store(answer.packed(), Relaxed);
@@ -108,7 +109,7 @@ impl Adapt {
     }
 }
 
-/// When an answer of `now_ns` is old, which took this long to read.
+/// When an answer of `now_ns` gets old, if reading it took `took_ns`.
 fn old_at(now_ns: u64, took_ns: Option<u64>) -> u64 {
     now_ns + (OLD.as_nanos() as u64).max(PARTS * took_ns.unwrap_or(0))
 }
@@ -153,10 +154,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_forked_child_is_told_to_ask_anew_and_its_parent_goes_on() {
+    fn a_forked_child_has_to_ask_again_and_its_parent_goes_on() {
         let adapt = Adapt::new().unwrap();
         std::thread::sleep(OLD);
-        // SAFETY: the child does what may be done between a fork and its end: it reads files and allocates nothing.
+        // SAFETY: the child only reads files, which is allowed between a fork and its end, and allocates nothing.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let is_told = adapt.refresh() && adapt.answer() == Answer::unknown(Reason::Forked);
@@ -179,8 +180,8 @@ mod tests {
         }
     }
 
-    /// How long it takes until a process of so many threads on two CPUs is told `wanted`, when a busy neighbour comes or goes `phase_ms`
-    /// after a reading. It used and left idle so many thousandths of a CPU before, and after.
+    /// How long a process with this many threads on two CPUs waits for the answer `wanted`, after a busy neighbor comes or goes
+    /// `phase_ms` after a reading. `before` and `after` are the used and the idle thousandths of a CPU.
     fn reaction_ms(threads: u32, before: [u64; 2], after: [u64; 2], phase_ms: u64, wanted: u32) -> u64 {
         let interval_ms = OLD.as_millis() as u64;
         let mut steady = Steady::default();

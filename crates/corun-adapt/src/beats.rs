@@ -1,27 +1,29 @@
-//! Who shows no sign of life, by beats that stand still, and how often to look. Pure: times are nanoseconds since any one instant.
+//! Finds workers without a sign of life, by beats that stand still, and decides how often to look. Pure: times are nanoseconds since
+//! any one instant.
 
 use std::collections::TryReserveError;
 
-/// Most steps of an observer between two looks, so that looking costs nothing next to them.
+/// The most steps of an observer between two looks, so that looking costs nothing compared with the steps.
 const MOST_STEPS: u64 = 128;
-/// Whoever shows no beat for as long as the observer takes for this many steps may well be in the middle of one.
+/// While the observer takes this many steps, a worker without a new beat may still be in the middle of one.
 const STEPS_OF_PATIENCE: u64 = 4;
 
-/// What one observer, who is a worker as well, knows of the workers' beats.
+/// What one observer, itself a worker, knows of the workers' beats.
 #[derive(Clone, Debug)]
 pub struct Beats {
     stale_after_ns: u64,
     last_ns: u64,
     was_away: bool,
     seen: Box<[Seen]>,
-    /// Steps of the observer since the last look, and after how many the next one is due.
+    /// Steps of the observer since the last look, and how many there are until the next.
     steps: u32,
     every: u32,
-    /// How long a step of the observer takes. It may grow twofold from look to look, so that one in which it had no CPU counts little.
+    /// How long a step of the observer takes. It at most doubles from look to look, so that a look after a time without a CPU counts
+    /// little.
     step_ns: Option<u64>,
 }
 
-/// The last beat of a worker, when it was new, and whether it still was at the last look.
+/// The last beat of a worker, when it was new, and whether it was new at the last look.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     beat: u64,
@@ -30,13 +32,13 @@ struct Seen {
 }
 
 impl Beats {
-    /// Whoever shows no new beat for longer than `stale_after_ns`, and than a few steps of the observer take, is stale. Nothing was seen
-    /// yet, at `now_ns`.
+    /// A worker is stale if it shows no new beat for longer than `stale_after_ns`, and for longer than a few steps of the observer
+    /// take. At `now_ns` nothing is known yet.
     pub fn new(workers: usize, stale_after_ns: u64, now_ns: u64) -> Beats {
         Beats::try_new(workers, stale_after_ns, now_ns).expect("there is memory for so many workers")
     }
 
-    /// The same, where there may be no memory for so many workers.
+    /// Like `new`, but fails if there is no memory for this many workers.
     pub(crate) fn try_new(
         workers: usize,
         stale_after_ns: u64,
@@ -56,16 +58,16 @@ impl Beats {
         })
     }
 
-    /// The observer did one step more, after which it beats. Whether it is time to look: at least twice in the time after which a worker is
-    /// stale, as far as steps are shorter.
+    /// Counts a step of the observer, after which it beats. Returns whether it is time to look: at least twice within `stale_after_ns`,
+    /// unless steps are longer.
     #[inline]
     pub fn stepped(&mut self) -> bool {
         self.steps += 1;
         self.steps >= self.every
     }
 
-    /// Looks at all workers: the beat of each, and whether it sleeps, which is no standstill. An observer that did not look for long was
-    /// off its own CPU: it knows nothing about the others and begins anew.
+    /// Looks at all workers. `worker` returns the beat of one, and whether it sleeps, which does not count as standing still. An
+    /// observer that did not look for long was off its own CPU: it knows nothing about the others and begins again.
     pub fn look(&mut self, now_ns: u64, worker: impl Fn(usize) -> (u64, bool)) {
         let passed_ns = now_ns - self.last_ns;
         if self.steps > 0 {
@@ -88,7 +90,7 @@ impl Beats {
         self.stale_after_ns.max(STEPS_OF_PATIENCE * self.step_ns.unwrap_or(0))
     }
 
-    /// Whether a worker was stale, as of the last look.
+    /// Whether a worker was stale at the last look.
     pub fn is_stale(&self, worker: usize) -> bool {
         self.last_ns - self.seen[worker].at_ns > self.patience_ns()
     }
@@ -98,7 +100,7 @@ impl Beats {
         self.seen[worker].is_new
     }
 
-    /// Whether the observer itself had been away before the last look.
+    /// Whether the observer itself was off its CPU before the last look.
     pub fn was_away(&self) -> bool {
         self.was_away
     }
@@ -110,7 +112,7 @@ mod tests {
 
     const US: u64 = 1_000;
 
-    /// Worker 0 observes, worker 1 beats until `stops_ns`: when the observer finds it stale, with steps of this length.
+    /// When the observer finds worker 1 stale, with steps of this length. Worker 1 beats until `stops_ns`; worker 0 observes.
     fn found_stale(step_ns: u64, stops_ns: u64) -> Option<u64> {
         let mut beats = Beats::new(2, 200 * US, 0);
         let mut now_ns = 0;
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn however_long_steps_take_who_stops_is_found_soon_and_who_goes_on_is_not() {
+    fn with_steps_of_any_length_only_a_worker_that_stops_is_found_and_soon() {
         let stops_ns = 50_000 * US;
         for micros in [1, 5, 20, 100, 300, 2_000] {
             let patience_ns = (200 * US).max(4 * micros * US);

@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) struct Caches(Vec<u32>);
 
 impl Caches {
-    /// Reads sysfs below `root`: `/`, or a folder of fixtures in tests. Where it says nothing, nothing is known.
+    /// Reads sysfs below `root`: `/`, or a folder of fixtures in tests. Without sysfs the caches are unknown.
     pub fn read(root: &Path) -> Caches {
         let mut caches = Vec::new();
         while let Some(first) = last_level(&root.join(format!("sys/devices/system/cpu/cpu{}", caches.len())))
@@ -18,13 +18,13 @@ impl Caches {
         Caches(caches)
     }
 
-    /// That of a CPU.
+    /// The cache of a CPU.
     pub fn of(&self, cpu: u32) -> Option<u32> {
         self.0.get(cpu as usize).copied()
     }
 }
 
-/// The first CPU of those that share the highest cache of this one.
+/// The first CPU under the highest cache of this CPU.
 fn last_level(cpu: &Path) -> Option<u32> {
     let caches = (0..16).map(|index| cpu.join(format!("cache/index{index}")));
     let read = |path: std::path::PathBuf| fs::read_to_string(path).ok();

@@ -1,17 +1,17 @@
-//! Which cgroup limits this process, and what its files say: quotas and weights.
+//! Finds the cgroup of this process, and reads its quotas and weights.
 //!
-//! Both hierarchies are read for quotas. Weights are read of the unified one only, and only where the way to its root can be seen: in a
-//! container's own view the siblings outside are hidden, so what a weight is worth cannot be known.
+//! Quotas are read from both hierarchies. Weights are read only from the unified one, and only if the path to its root is visible. A
+//! container's own view hides the siblings outside, so the share of a weight is unknown.
 
 use crate::decision::Quota;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Files of the quotas that apply, held open.
+/// Open files of all quotas that limit this process.
 #[derive(Debug)]
 pub(crate) struct Quotas {
-    /// No cgroup was found, so whether there is a quota is not known.
+    /// Whether a cgroup was found. Without one, quotas are unknown.
     is_known: bool,
     levels: Vec<Level>,
 }
@@ -24,7 +24,8 @@ enum Level {
     Legacy(File, File),
 }
 
-/// Where the cpu controller of this process is: its own folder, that of the mount, whether it is unified, whether the mount shows the root.
+/// The place of this process in the cpu hierarchy: its own folder, the folder of the mount, whether the hierarchy is unified, and
+/// whether the mount shows the root.
 struct Place {
     leaf: PathBuf,
     mount: PathBuf,
@@ -32,7 +33,7 @@ struct Place {
     shows_root: bool,
 }
 
-/// Finds the cgroup; `root` is `/`, or a folder of fixtures in tests.
+/// Finds the cgroup of this process. `root` is `/`, or a folder of fixtures in tests.
 fn place(root: &Path) -> Option<Place> {
     let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
@@ -68,7 +69,7 @@ fn place(root: &Path) -> Option<Place> {
     Some(Place { leaf: mount.join(below), mount, is_unified, shows_root: inside == "/" })
 }
 
-/// From the process's own cgroup up to the root of the mount, that included.
+/// All cgroups from the process's own up to the root of the mount, which is included.
 fn way_up(place: &Place) -> impl Iterator<Item = &Path> {
     place.leaf.ancestors().take_while(|folder| folder.starts_with(&place.mount))
 }
@@ -78,7 +79,7 @@ fn read(folder: &Path, file: &str) -> Option<u64> {
 }
 
 impl Quotas {
-    /// Opens what applies to this process.
+    /// Opens the quotas that limit this process.
     pub fn open(root: &Path) -> Quotas {
         let Some(place) = place(root) else { return Quotas { is_known: false, levels: Vec::new() } };
         let open = |folder: &Path| {
@@ -91,7 +92,7 @@ impl Quotas {
         Quotas { is_known: place.leaf.is_dir(), levels: way_up(&place).filter_map(open).collect() }
     }
 
-    /// The tightest of them now.
+    /// Reads the quotas. Returns the tightest.
     pub fn read(&self) -> Quota {
         if !self.is_known {
             return Quota::Unknown;
@@ -139,19 +140,20 @@ fn text<'b>(file: &File, buffer: &'b mut [u8; 64]) -> Option<&'b str> {
     std::str::from_utf8(&buffer[..length]).ok().map(str::trim)
 }
 
-/// What share of the machine weights give this process's cgroup when all that have tasks compete, in millionths.
+/// The share of the machine that weights give this process's cgroup when all cgroups with tasks compete, in millionths.
 ///
-/// At every level it is the cgroup's weight over that of all populated cgroups beside it. The root has no weight, so in it nothing is known.
+/// At every level it is the weight of the cgroup over the weights of all populated cgroups of that level. The root has no weight, so a
+/// process in it has no known share.
 pub(crate) fn share_ppm(root: &Path) -> Option<u64> {
     let place = place(root).filter(|place| place.is_unified && place.shows_root)?;
-    // A root that has a weight is not the root: this process sees the inside of a container.
+    // The real root has no weight. With a weight, this process sees the inside of a container.
     if place.leaf == place.mount || place.mount.join("cpu.weight").exists() {
         return None;
     }
     let mut ppm = 1_000_000;
     for folder in way_up(&place).filter(|folder| *folder != place.mount) {
         let Some(own) = read(folder, "cpu.weight") else {
-            // The controller is not enabled here, so this level is not told apart from its parent.
+            // The controller is not enabled here, so this level competes together with its parent.
             continue;
         };
         let beside = fs::read_dir(folder.parent()?).ok()?.flatten().map(|entry| entry.path());
@@ -242,7 +244,7 @@ mod tests {
             ("sys/fs/cgroup/y/cgroup.events", "populated 0\n"),
         ];
         assert_eq!(share_ppm(fixture(&all).path()), Some(375_000));
-        // In a container's own view the root has a weight, and its siblings are hidden.
+        // A container's own view has a weight at its root, and hides the siblings.
         let contained = [&all[..], &[("sys/fs/cgroup/cpu.weight", "100\n")]].concat();
         assert_eq!(share_ppm(fixture(&contained).path()), None);
         let in_the_root = [UNIFIED, ("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.stat", "")];

@@ -1,6 +1,7 @@
-//! Worker threads: who runs, who is stolen from, who had better do whose work, and who stops when fewer are wanted.
+//! Worker threads: which run, how much is stolen from each, who should take over whose work, and who stops when fewer are wanted.
 //!
-//! A worker **beats**: it adds one to a counter wherever it could stop. A beat that stands still while others' go on means that its thread is
+//! A worker **beats**: it adds one to a counter wherever it could stop. If its beat stands still while those of others go on, its
+//! thread is off its CPU. The kernel says for each thread how much of its time it waited for a CPU. `takeover.rs` decides from both.
 //! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread. What is decided from both is in `takeover.rs`.
 
 use crate::caches::Caches;
@@ -14,24 +15,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// More workers than any machine has CPUs.
+/// No machine has more CPUs.
 const MOST_WORKERS: usize = 4_096;
-/// How often shares are renewed. The kernel counts a wait when it ends, and a wait seldom takes longer.
+/// How often stolen shares are renewed. The kernel counts a wait when it ends, and few waits are longer.
 const OLD: Duration = Duration::from_millis(50);
-/// How often a parked worker looks whether it is wanted, should all others be too busy to tell it.
+/// How often a parked worker checks whether it is wanted, in case all others are too busy to wake it.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Why there is no [`Crew`].
+/// Why [`Crew::new`] fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CrewError {
     /// Zero workers.
     #[error("workers is 0: name at least one")]
     NoWorkers,
-    /// More than any machine has CPUs.
+    /// More workers than any machine has CPUs.
     #[error("workers is more than {MOST_WORKERS}: name no more than there are CPUs")]
     TooManyWorkers,
-    /// The system gives no memory for them.
+    /// The system has no memory for them.
     #[error("there is no memory for so many workers: name fewer")]
     NoMemory,
 }
@@ -41,17 +42,17 @@ pub enum CrewError {
 pub struct Crew {
     slots: Box<[WorkerSlot]>,
     caches: Caches,
-    /// When stolen shares are old.
+    /// When the stolen shares get old.
     old_at_ns: AtomicU64,
-    /// What whoever asks sees of all.
+    /// The beats as seen by a caller of [`Crew::state`].
     heartbeats: Mutex<Heartbeats>,
 }
 
 impl Crew {
-    /// Seats for so many workers. A worker that shows no beat for longer than `patience` is off its CPU.
+    /// Makes seats for this many workers. A worker without a beat for longer than `patience` counts as off its CPU.
     ///
     /// # Errors
-    /// There are none, too many, or no memory for them.
+    /// `workers` is 0 or too large, or there is no memory for them.
     pub fn new(workers: usize, patience: Duration) -> Result<Crew, CrewError> {
         if workers == 0 {
             return Err(CrewError::NoWorkers);
@@ -71,27 +72,27 @@ impl Crew {
         })
     }
 
-    /// The slots, one a worker.
+    /// The slots, one for each worker.
     pub fn slots(&self) -> &[WorkerSlot] {
         &self.slots
     }
 
-    /// The calling thread is this worker from now on.
+    /// Makes the calling thread this worker.
     ///
     /// # Errors
-    /// Another thread, which lives, is.
+    /// Another living thread is this worker.
     pub fn join(&self, worker: usize) -> Result<(), Taken> {
         self.slots[worker].join()
     }
 
-    /// What is known of a worker, except its state: the caller keeps [`Heartbeats`].
+    /// The facts about a worker. The caller finds its `state` with its own [`Heartbeats`].
     pub fn view(&self, worker: usize, state: State) -> WorkerView {
         let slot = &self.slots[worker];
         WorkerView { state, stolen: slot.stolen(), cache: slot.cpu().and_then(|cpu| self.caches.of(cpu)) }
     }
 
-    /// What a worker does, as far as can be seen now: ask twice within the patience. Never waits: what somebody else is finding out at the
-    /// same moment is told as it was before.
+    /// What a worker does now. Ask twice within the patience. This never waits: while another thread is finding out, it returns the
+    /// last known state.
     pub fn state(&self, worker: usize) -> State {
         match self.slots[worker].rests() {
             Some(state) => state,
@@ -107,18 +108,19 @@ impl Crew {
         }
     }
 
-    /// Who had better take over the work of this worker: see [`heir`].
+    /// The worker that should take over the work of worker `of`: see [`heir`].
     pub fn heir(&self, of: usize) -> Option<usize> {
         heir(of, self.slots.len(), &|worker| self.view(worker, self.state(worker)))
     }
 
-    /// Whether this worker is to go on: one load. When it is not, it gives its work to its [`Crew::heir`] and calls [`Crew::park`].
+    /// Whether this worker is to go on. Costs one load. If not, it gives its work to its [`Crew::heir`] and calls [`Crew::park`].
     #[inline]
     pub fn is_wanted(&self, worker: usize) -> bool {
         self.slots[worker].is_wanted()
     }
 
-    /// Renews the width, and when 50 ms have passed the stolen shares and who is wanted. Returns whether it read anything.
+    /// Renews the width. After 50 ms it also renews the stolen shares and decides which workers are wanted. Returns whether it read
+    /// anything.
     pub fn refresh(&self, width: &Width) -> bool {
         let is_renewed = width.refresh();
         let Some(now) = now_ns() else { return is_renewed };
@@ -130,18 +132,18 @@ impl Crew {
         for slot in &self.slots {
             slot.measure();
         }
-        // Who does not adapt keeps all workers, however many it has.
+        // A program that does not adapt keeps all its workers.
         self.want(if width.mode() == Mode::On { width.threads() as usize } else { self.slots.len() });
         true
     }
 
-    /// Stops or wakes workers until so many are wanted.
+    /// Stops or wakes workers until `width` of them are wanted.
     fn want(&self, width: usize) {
         let view = |worker: usize| {
             let state = if self.slots[worker].is_taken() { State::Unknown } else { State::Absent };
             self.view(worker, state)
         };
-        // Others may join meanwhile, so no more steps than there are workers.
+        // Others may join meanwhile, so the number of steps is limited to that of workers.
         for _ in 0..self.slots.len() {
             match next_change(width, self.slots.len(), &view, &|worker| self.is_wanted(worker)) {
                 Some(Change::Stop(worker)) => self.slots[worker].set_wanted(false),
@@ -151,12 +153,12 @@ impl Crew {
         }
     }
 
-    /// Makes a worker go on, whatever the width.
+    /// Makes a worker go on, at any width.
     pub fn wake(&self, worker: usize) {
         self.slots[worker].set_wanted(true);
     }
 
-    /// Sleeps until the calling worker is wanted, or for so long. Returns whether it is wanted.
+    /// Sleeps until the calling worker is wanted, or for `most`. Returns whether it is wanted.
     pub fn park(&self, worker: usize, most: Duration, width: &Width) -> bool {
         let begin = Instant::now();
         loop {
@@ -201,7 +203,7 @@ mod tests {
                     if crew.is_wanted(worker) {
                         return;
                     }
-                    // With the width switched off nobody but this test decides.
+                    // With the width switched off only this test decides.
                     while !crew.slots[worker].sleep_until_wanted(GLANCE) {}
                     assert!(crew.park(worker, Duration::MAX, width));
                     woke.fetch_add(1, SeqCst);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_wanted_parks_no_longer_than_it_says() {
+    fn an_unwanted_worker_parks_no_longer_than_it_asked() {
         let crew = Crew::new(2, Duration::from_millis(1)).unwrap();
         crew.join(0).unwrap();
         crew.slots[0].set_wanted(false);

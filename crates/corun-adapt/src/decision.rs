@@ -1,4 +1,4 @@
-//! The decision: from what was read to what can be had, and why. Pure.
+//! The decision: how many CPUs a process can get, and why. Pure.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ pub enum Quota {
     Unknown,
     /// There is none.
     None,
-    /// The tightest that applies, in milli-CPUs.
+    /// The tightest quota that applies, in milli-CPUs.
     Milli(u64),
 }
 
-/// What was read, over an interval. `None` is what could not be.
+/// What was read over an interval. `None` means that it could not be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// CPUs that the process may use.
     pub cpus: Option<u32>,
     /// Its quota.
     pub quota: Quota,
-    /// What weights give it of the machine when everybody competes, in milli-CPUs.
+    /// The CPUs that weights guarantee the process when everybody competes, in milli-CPUs.
     pub share: Option<u64>,
-    /// How long was read, in nanoseconds; 0 where there is no interval yet.
+    /// Length of the interval in nanoseconds; 0 before the second reading.
     pub interval_ns: u64,
-    /// CPU time that the process used, all threads.
+    /// CPU time of all threads of the process, in nanoseconds.
     pub used_ns: Option<u64>,
-    /// Idle time of the CPUs that it may use, all of them.
+    /// Idle time of all CPUs that the process may use, in nanoseconds.
     pub idle_ns: Option<u64>,
 }
 
-/// What limits what is available, or why that is not known.
+/// What limits [`Answer::available`], or why it is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -42,15 +42,15 @@ pub enum Reason {
     Quota,
     /// Neighbours use the rest.
     Neighbours,
-    /// Neighbours use more than leaves what weights guarantee, so that is what can be had.
+    /// Neighbors use so much that only the guarantee of the weights is left.
     Weight,
-    /// Neighbours use the rest, and one thread more is tried, to see whether they give way to it.
+    /// Neighbors use the rest. One thread more is tried, to see whether they give way to it.
     Trying,
     /// The CPUs that the process may use could not be read.
     NoCpuset,
-    /// What the process used, or what was idle, could not be read.
+    /// The used or the idle CPU time could not be read.
     NoUse,
-    /// The process was forked from the one that asked: it has to ask anew.
+    /// The process was forked from the one that asked. It has to ask again.
     Forked,
 }
 
@@ -82,29 +82,30 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What can be had.
+/// How many CPUs a process can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// When everybody wants everything, in milli-CPUs. `None` where weights could not be read, or the cgroup is the root.
+    /// CPUs while everybody competes, in milli-CPUs. `None` if weights could not be read, or the cgroup is the root.
     pub guaranteed: Option<u32>,
-    /// While neighbours go on as they do, in milli-CPUs.
+    /// CPUs while neighbors go on as now, in milli-CPUs.
     pub available: Option<u32>,
-    /// How many threads would make progress, at least 1; it does not follow every wave of `available`.
+    /// How many threads would make progress, at least 1. Steadier than `available`.
     pub threads: Option<u32>,
     /// What limits `available`.
     pub reason: Reason,
 }
 
-/// All bits of a field of 24: not known.
+/// All bits of a 24-bit field: unknown.
 const UNKNOWN: u64 = (1 << 24) - 1;
 
 impl Answer {
-    /// Nothing is known, for this reason.
+    /// Makes an answer that knows nothing, for this reason.
     pub fn unknown(reason: Reason) -> Answer {
         Answer { guaranteed: None, available: None, threads: None, reason }
     }
 
-    /// In one word, so that it can be read without a lock: 24 bits a number, 12 for threads (0 is unknown), 4 for the reason.
+    /// Packs the answer into one word, so that it can be read without a lock: 24 bits a number, 12 for threads (0 is unknown), 4 for
+    /// the reason.
     pub(crate) fn packed(&self) -> u64 {
         let milli = |value: Option<u32>| value.map_or(UNKNOWN, |milli| u64::from(milli).min(UNKNOWN - 1));
         let reason = REASONS.iter().position(|reason| *reason == self.reason).expect("all are listed") as u64;
@@ -136,7 +137,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Milli-CPUs as CPUs.
+/// Milli-CPUs, displayed as CPUs.
 struct Cpus(u32);
 
 impl fmt::Display for Cpus {
@@ -145,11 +146,11 @@ impl fmt::Display for Cpus {
     }
 }
 
-/// What can be had, from what was read. `threads` is left to [`crate::Steady`].
+/// Decides from what was read how many CPUs can be had. [`crate::Steady`] sets `threads`.
 ///
-/// Available is what the process used and what was idle, since neighbours had the rest; and at least what is guaranteed, since that can
-/// be had whatever they do. A process that could use more CPUs than it has threads running is not shown more than that and what is idle:
-/// it would take the rest from neighbours, unless they give way, which [`crate::Steady`] tries.
+/// Available is the used plus the idle time, since neighbors had the rest. It is at least the guaranteed share, which neighbors cannot
+/// take. A process with few running threads does not see more than it uses plus what is idle, even if it could get more. The rest would
+/// come from neighbors, which may or may not give way: [`crate::Steady`] tries that.
 pub fn decide(reading: &Reading) -> Answer {
     let Some(cpus) = reading.cpus else { return Answer::unknown(Reason::NoCpuset) };
     let cpus = u64::from(cpus) * 1_000;
@@ -170,7 +171,7 @@ pub fn decide(reading: &Reading) -> Answer {
         return Answer { reason: Reason::NoUse, ..answer };
     };
     let left = ((u128::from(used) + u128::from(idle)) * 1_000 / u128::from(reading.interval_ns)) as u64;
-    // Clocks of use and of idle time are read one after the other and tick apart: what is nearly all is all.
+    // Used and idle time are read one after the other, and their clocks tick apart. So nearly all counts as all.
     let (available, reason) = match guaranteed {
         _ if left + most / 50 >= most => (most, why_most),
         Some(guaranteed) if left < guaranteed => (guaranteed, Reason::Weight),
@@ -183,7 +184,7 @@ pub fn decide(reading: &Reading) -> Answer {
 mod tests {
     use super::*;
 
-    /// 2 CPUs, no quota, weights unknown, 100 ms of which `used` and `idle` are in milliseconds.
+    /// A reading with 2 CPUs, no quota and unknown weights over 100 ms. `used` and `idle` are in milliseconds.
     fn reading(used: u64, idle: u64) -> Reading {
         Reading {
             cpus: Some(2),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_over_the_whole_space() {
+    fn available_cpus_over_the_whole_space() {
         let r = reading;
         let table = [
             ("alone, all used", r(200, 0), Some(2_000), Reason::Cpuset),
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_guaranteed_obeys_every_limit_and_is_unknown_where_one_is() {
+    fn the_guarantee_obeys_every_limit_and_is_unknown_if_one_is() {
         let r = reading(100, 0);
         let table = [
             (Reading { share: Some(1_000), ..r }, Some(1_000)),

@@ -1,4 +1,4 @@
-//! Who is off its CPU, by the beats of the workers' slots.
+//! Finds workers that are off their CPU, by the beats of their slots.
 
 use crate::beats::Beats;
 use crate::takeover::State;
@@ -14,23 +14,23 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Whoever shows no beat for longer than `stale_after` counts as off its CPU.
+    /// Makes an observer. A worker without a beat for longer than `stale_after` counts as off its CPU.
     pub fn new(workers: usize, stale_after: Duration) -> Heartbeats {
         Heartbeats { begin: Instant::now(), beats: Beats::new(workers, nanos(stale_after), 0) }
     }
 
-    /// The same, where there may be no memory for so many workers.
+    /// Like `new`, but fails if there is no memory for this many workers.
     pub(crate) fn try_new(workers: usize, stale_after: Duration) -> Result<Heartbeats, TryReserveError> {
         Ok(Heartbeats { begin: Instant::now(), beats: Beats::try_new(workers, nanos(stale_after), 0)? })
     }
 
-    /// The observer did one step more; whether it is time to look.
+    /// Counts a step of the observer. Returns whether it is time to look.
     #[inline]
     pub fn stepped(&mut self) -> bool {
         self.beats.stepped()
     }
 
-    /// Looks at all slots. Who was off its own CPU since its last look knows nothing about the others and begins anew.
+    /// Looks at all slots. An observer that was off its own CPU since its last look knows nothing about the others, and begins again.
     pub fn look(&mut self, slots: &[WorkerSlot]) {
         self.look_at(slots, Instant::now());
     }
@@ -39,12 +39,12 @@ impl Heartbeats {
         self.beats.look(nanos(now - self.begin), |worker| (slots[worker].beats(), slots[worker].is_asleep()));
     }
 
-    /// Whether a worker was off its CPU, as of the last look.
+    /// Whether a worker was off its CPU at the last look.
     pub fn is_stale(&self, worker: usize) -> bool {
         self.beats.is_stale(worker)
     }
 
-    /// What a worker does, as of the last look.
+    /// What a worker did at the last look.
     pub fn state(&self, worker: usize, slots: &[WorkerSlot]) -> State {
         let slot = &slots[worker];
         match slot.rests() {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_shows_no_beat_is_stale_unless_it_sleeps_or_the_lookout_was_away() {
+    fn a_worker_without_a_beat_is_stale_unless_it_sleeps_or_the_observer_was_away() {
         let slots: Vec<WorkerSlot> = (0..3).map(|_| WorkerSlot::default()).collect();
         let step = Duration::from_micros(50);
         let mut heartbeats = Heartbeats::new(3, 2 * step);
@@ -85,18 +85,18 @@ mod tests {
         slots[0].beat();
         heartbeats.look_at(&slots, at(5));
         assert_eq!(stale(&heartbeats), [false; 3]);
-        // The observer itself was preempted: nobody is stale for that.
+        // The observer itself was preempted, so no other worker is stale.
         heartbeats.look_at(&slots, at(50));
         assert_eq!(stale(&heartbeats), [false; 3]);
         assert!(slots[2].end_sleep() && !slots[2].end_sleep());
     }
 
     #[test]
-    fn the_state_of_a_worker_is_what_two_looks_in_time_tell() {
+    fn two_looks_in_time_show_the_state_of_a_worker() {
         let slots: Vec<WorkerSlot> = (0..3).map(|_| WorkerSlot::default()).collect();
         slots[0].join().unwrap();
         slots[1].join().unwrap();
-        // Where this thread itself is cannot be held against them: it is both.
+        // This thread is both workers, so the time that it is itself off its CPU does not count against them.
         let step = Duration::from_micros(50);
         let mut heartbeats = Heartbeats::new(3, 2 * step);
         let at = |n: u32| heartbeats.begin + n * step;

@@ -1,7 +1,7 @@
-//! How many CPUs can this program get right now, counting its neighbours, and which of its threads is being stolen from.
+//! How many CPUs this program can get right now, given its neighbors, and which of its threads wait for a CPU.
 //!
-//! Two numbers, never mixed up: what is **guaranteed** when everybody wants everything, and what is **available** while neighbours leave
-//! some of it. Both obey the CPUs that the process may use and its quota. Either may be unknown, and then the answer says why.
+//! There are two numbers, never mixed: the CPUs **guaranteed** while everybody competes, and the CPUs **available** while neighbors
+//! leave some. Both obey the affinity and the quota of the process. Either may be unknown; then the answer says why.
 //!
 //! ```
 //! use corun_adapt::Adapt;
@@ -15,10 +15,11 @@
 //! # Ok::<(), corun_adapt::Error>(())
 //! ```
 //!
-//! No privilege, no daemon, no thread, and no allocation after [`Adapt::new`]. What decides is pure ([`decide`], [`Steady`], [`Beats`],
-//! [`heir`], [`inherited`], [`next_change`]); what reads Linux is apart. A [`Width`] is how many threads to run, within bounds that the program sets and in a [`Mode`]
-//! that its user chooses. A [`Crew`] says of worker threads who is off its CPU, who is stolen from, and who had better do its work. A [`Page`]
-//! is what a program shares with a controller.
+//! It needs no privilege, no daemon and no thread, and allocates nothing after [`Adapt::new`]. The decisions are pure ([`decide`],
+//! [`Steady`], [`Beats`], [`heir`], [`inherited`], [`next_change`]) and apart from the readers of Linux. A [`Width`] is the number of
+//! threads to run, within bounds of the program and in a [`Mode`] that its user chooses. A [`Crew`] knows which worker threads are off
+//! their CPU, how much is stolen from each, and who should take over their work. A [`Page`] is memory that a program shares with a
+//! controller.
 
 mod adapt;
 mod beats;

@@ -1,9 +1,9 @@
-//! A page of memory that a program shares with a controller: how many threads it wants at least and at most, how far it got, and what the
-//! controller advises.
+//! A page of memory that a program shares with a controller. It holds the least and the most threads that the program wants, its
+//! progress, and the advice of the controller.
 //!
-//! The page has no name in any file system: it is a `memfd`, which a controller finds among the open files of the program. So it is gone with
-//! the program, however that ends. Its size is sealed, so that no program can make a controller that reads it fail. Every field is one word,
-//! written by one side.
+//! The page has no name in any file system. It is a `memfd`, which a controller finds among the open files of the program. So it ends
+//! with the program, however that ends. Its size is sealed, so that no program can crash a controller that reads it. Every field is one
+//! word, which only one side writes.
 
 use crate::sources::now_ns;
 use std::ffi::CStr;
@@ -14,39 +14,39 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The version of the layout. A page of another version is not read further.
+/// The version of the layout. The rest of a page with another version is not read.
 pub const PAGE_VERSION: u32 = 1;
 /// The first eight bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"corunpg\0");
 const NAME: &CStr = c"corun-page";
-/// How the kernel names its descriptor.
+/// The name of the open file in /proc.
 const LINK: &str = "/memfd:corun-page";
 const BYTES: usize = 4_096;
-/// Older advice is of a controller that died.
+/// If the advice is older, its controller has died.
 const DEAD: Duration = Duration::from_secs(1);
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// What is on the page.
+/// The layout of the page.
 #[repr(C)]
 struct Layout {
     magic: AtomicU64,
     version: AtomicU64,
-    /// Who published it: a child that was forked has it too, and is somebody else.
+    /// The process that published the page. A forked child inherits the page, but is not this process.
     process: AtomicU64,
     least: AtomicU64,
     most: AtomicU64,
-    /// Units of work done, whatever they are.
+    /// Units of work done. The program chooses the unit.
     progress: AtomicU64,
-    /// By the controller: the width, and when it said so on the clock that does not jump; 0 for never.
+    /// Written by the controller: the width, and the monotonic time of the advice; 0 for never.
     advised: AtomicU64,
     advised_at_ns: AtomicU64,
 }
 
-/// Why there is no page to share.
+/// Why a page cannot be shared or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
-    /// The system gives no such memory.
+    /// The system provides no such memory.
     #[error("no page can be shared: {0}; programs decide alone")]
     None(#[source] io::Error),
     /// The program has a page of another version.
@@ -55,7 +55,7 @@ pub enum PageError {
         /// The version of the page.
         theirs: u64,
     },
-    /// What looks like a page is none.
+    /// A file that looks like a page is not one.
     #[error("what it calls a page is none: it is not sealed, too short, or does not begin like one")]
     Foreign,
     /// The open files of the program cannot be read.
@@ -63,7 +63,7 @@ pub enum PageError {
     Denied(#[source] io::Error),
 }
 
-/// A page in this process's memory.
+/// A page mapped into this process.
 #[derive(Debug)]
 struct Mapping(*mut Layout);
 
@@ -98,11 +98,11 @@ impl Drop for Mapping {
     }
 }
 
-/// The program's side.
+/// The side of the program.
 #[derive(Debug)]
 pub struct Page {
     mapping: Mapping,
-    /// It is found through this.
+    /// The controller finds the page through this open file.
     file: File,
 }
 
@@ -116,7 +116,7 @@ impl Page {
     /// Shares a page of this process.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system provides none.
     pub fn publish(least: u32, most: u32) -> Result<Page, PageError> {
         let file = sealed(NAME).map_err(PageError::None)?;
         let mapping = Mapping::new(&file).map_err(PageError::None)?;
@@ -125,18 +125,18 @@ impl Page {
         layout.least.store(least.into(), Relaxed);
         layout.most.store(most.into(), Relaxed);
         layout.version.store(PAGE_VERSION.into(), Relaxed);
-        // Last: without it nobody reads the rest.
+        // Written last: without it nobody reads the rest.
         layout.magic.store(MAGIC, std::sync::atomic::Ordering::Release);
         Ok(Page { mapping, file })
     }
 
-    /// So many more units of work are done: one add.
+    /// Adds this many finished units of work. Costs one add.
     #[inline]
     pub fn progress(&self, units: u64) {
         self.mapping.layout().progress.fetch_add(units, Relaxed);
     }
 
-    /// The width that a controller advises; `None` where none does, or it died.
+    /// The width that a controller advises. `None` if no controller does, or it has died.
     pub fn advice(&self) -> Option<u32> {
         let layout = self.mapping.layout();
         let at = layout.advised_at_ns.load(Relaxed);
@@ -144,13 +144,13 @@ impl Page {
         u32::try_from(layout.advised.load(Relaxed)).ok().filter(|_| is_alive)
     }
 
-    /// Decides alone until the controller says something again.
+    /// Ignores advice until the controller writes it again.
     pub fn forget_advice(&self) {
         self.mapping.layout().advised_at_ns.store(0, Relaxed);
     }
 }
 
-/// Memory without a name, whose size nobody can change.
+/// Makes memory without a name, whose size nobody can change.
 fn sealed(name: &CStr) -> io::Result<File> {
     // SAFETY: the name ends with a zero.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
@@ -167,30 +167,30 @@ fn sealed(name: &CStr) -> io::Result<File> {
     }
 }
 
-/// What a program published.
+/// What a program has published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// It runs at least so many threads.
+    /// The least threads that it runs.
     pub least: u32,
-    /// And at most so many.
+    /// The most threads that it runs.
     pub most: u32,
     /// Units of work that it has done.
     pub progress: u64,
 }
 
-/// The controller's side: the page of another process.
+/// The side of the controller: the page of another process.
 #[derive(Debug)]
 pub struct Peer {
     mapping: Mapping,
-    /// `/proc/PID/stat`, which tells of no other process that has the same number later.
+    /// `/proc/PID/stat`, held open: it never shows a later process with the same number.
     stat: File,
 }
 
 impl Peer {
-    /// The page of a process, or `None` where it published none.
+    /// Finds the page of a process. Returns `None` if it published none.
     ///
     /// # Errors
-    /// Its page is of another version or is no page, or its open files cannot be read.
+    /// Its page has another version or is not a page, or its open files cannot be read.
     pub fn find(process: u32) -> Result<Option<Peer>, PageError> {
         let stat = File::open(format!("/proc/{process}/stat")).map_err(PageError::Denied)?;
         let files = fs::read_dir(format!("/proc/{process}/fd")).map_err(PageError::Denied)?;
@@ -211,13 +211,13 @@ impl Peer {
     pub fn is_alive(&self) -> bool {
         let mut text = [0; 512];
         let Ok(length) = self.stat.read_at(&mut text, 0) else { return false };
-        // pid (name) state …, and the name may contain anything.
+        // The format is `pid (name) state …`, and the name may contain anything.
         let text = &text[..length];
         let end = text.iter().rposition(|byte| *byte == b')').unwrap_or(0);
         !matches!(text.get(end + 2), None | Some(b'Z' | b'X'))
     }
 
-    /// What it published; `None` when it has died.
+    /// Reads what it published. Returns `None` if it has died.
     pub fn read(&self) -> Option<Published> {
         let layout = self.mapping.layout();
         let number = |value: &AtomicU64| value.load(Relaxed).min(u32::MAX.into()) as u32;
@@ -225,26 +225,26 @@ impl Peer {
         self.is_alive().then(|| Published { least, most, progress: layout.progress.load(Relaxed) })
     }
 
-    /// Advises a width, which holds for a second.
+    /// Advises a width. The advice holds for one second.
     pub fn advise(&self, width: u32) {
         let layout = self.mapping.layout();
         layout.advised.store(width.into(), Relaxed);
         layout.advised_at_ns.store(now_ns().unwrap_or(0), Relaxed);
     }
 
-    /// Takes the advice back: the program decides alone at once.
+    /// Takes the advice back, so that the program decides alone at once.
     pub fn withdraw(&self) {
         self.mapping.layout().advised_at_ns.store(0, Relaxed);
     }
 }
 
-/// Bounds that hold together, whatever somebody else's program has written: at least one, and the most not below the least.
+/// Makes valid bounds of whatever the other program wrote: the least is at least 1, and the most is not below the least.
 fn bounds(least: u32, most: u32) -> (u32, u32) {
     let least = least.max(1);
     (least, most.max(least))
 }
 
-/// Maps what should be a page.
+/// Maps a file after checking that it is a page.
 fn checked(file: &File) -> Result<Mapping, PageError> {
     // SAFETY: the descriptor is open.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
@@ -300,7 +300,7 @@ mod tests {
             peer.mapping.layout().most.store(most, Relaxed);
             let read = peer.read().unwrap();
             assert!(read.least >= 1 && read.most >= read.least, "{least} {most}: {read:?}");
-            // What a controller does with them.
+            // A controller uses the bounds like this.
             peer.advise(3u32.clamp(read.least, read.most));
         }
     }

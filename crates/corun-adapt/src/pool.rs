@@ -1,39 +1,39 @@
-//! Rayon that is as wide as there are CPUs for.
+//! Rayon with as many threads as there are CPUs for.
 //!
-//! A pool of rayon's has the threads that it was made with. Here is one pool a width, each made when it is first needed; those of the other
-//! widths sleep. Between two calls of [`Pool::install`] nothing runs, so that is where the width changes.
+//! A pool of rayon has a fixed number of threads. So here is one pool for each width, made when it is first needed; the others sleep.
+//! The width changes between calls of [`Pool::install`], when nothing runs.
 
 use crate::width::Width;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::sync::OnceLock;
 
-/// Pools of rayon's, of which the one runs that is as wide as there are CPUs for.
+/// One rayon pool for each width. The one that runs has as many threads as there are CPUs for.
 #[derive(Debug)]
 pub struct Pool {
     width: Width,
-    /// That of width n at n - 1.
+    /// The pool of width n is at n - 1.
     pools: Box<[OnceLock<ThreadPool>]>,
 }
 
 impl Pool {
-    /// As wide as `width` says.
+    /// Makes a pool that follows `width`.
     ///
     /// # Errors
-    /// Its threads cannot be started.
+    /// The threads of the widest pool cannot be started.
     pub fn new(width: Width) -> Result<Pool, ThreadPoolBuildError> {
         let pool = Pool { pools: (0..width.most()).map(|_| OnceLock::new()).collect(), width };
-        // So that a program learns at once that it can have no threads.
+        // Makes the widest pool now, so that a program learns at once if its threads cannot be started.
         pool.of(pool.width.most())?;
         Ok(pool)
     }
 
-    /// How wide it is to be.
+    /// The width that the pool follows.
     pub fn width(&self) -> &Width {
         &self.width
     }
 
-    /// Runs something in the pool that has the width of this moment: what it does in parallel uses so many threads. Where threads for that
-    /// cannot be started, it runs in the widest pool.
+    /// Runs `run` in the pool of the current width: its parallel parts use that many threads. If those threads cannot be started, it
+    /// runs in the widest pool.
     pub fn install<R: Send>(&self, run: impl FnOnce() -> R + Send) -> R {
         self.width.refresh();
         let most = self.width.most();
@@ -50,7 +50,7 @@ impl Pool {
             return Ok(pool);
         }
         let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build()?;
-        // Of two that were made at the same moment one ends.
+        // If two threads made this pool at the same moment, one of the pools ends.
         Ok(place.get_or_init(|| pool))
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     fn each_call_runs_as_wide_as_was_advised_before_it() {
         let pool = Pool::new(Width::new(Mode::On, 1, 3).unwrap()).unwrap();
         pool.width().publish().unwrap();
-        // Another test of this process may publish too: the page of this one is the one with these bounds.
+        // Another test of this process may publish too. The page of this test is the one with these bounds.
         let peer = Peer::find(std::process::id()).unwrap().expect("it was just published");
         if peer.read().expect("it lives").most != 3 {
             println!("skipped: another page of this process is found first");

@@ -1,4 +1,4 @@
-//! What Linux tells: the CPUs that may be used, their idle time, and what this process used.
+//! Reads from Linux: the CPUs that this process may use, their idle time, and the CPU time of the process.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ const NANOS_PER_TICK: u64 = 10_000_000;
 pub(crate) struct Cpus([u64; MOST_CPUS / 64]);
 
 impl Cpus {
-    /// Those that the calling thread may run on.
+    /// The CPUs that the calling thread may run on.
     pub fn allowed() -> io::Result<Cpus> {
         let mut mask = [0u64; MOST_CPUS / 64];
-        // The system call itself, since the function of the C library may be one that asks this crate.
+        // The system call itself, since the C library's function may be a hook that calls this crate.
         // SAFETY: the kernel writes at most the size it is given.
         let written =
             unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
@@ -38,7 +38,7 @@ impl Cpus {
     }
 }
 
-/// CPU time of this process, all threads, in nanoseconds.
+/// CPU time of all threads of this process, in nanoseconds.
 pub(crate) fn used_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -48,7 +48,7 @@ pub(crate) fn spent_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Time since some moment, in nanoseconds.
+/// Time on the monotonic clock, in nanoseconds.
 pub(crate) fn now_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
@@ -60,14 +60,14 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     (rc == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// /proc/stat, held open, with room for its text.
+/// /proc/stat, held open, with a buffer for its text.
 #[derive(Debug)]
 pub(crate) struct Stat {
     file: File,
     text: Vec<u8>,
 }
 
-/// Idle time of some CPUs, and how many CPUs the machine has.
+/// The idle time of some CPUs, and how many CPUs the machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Idle {
     pub idle_ns: u64,
@@ -77,18 +77,18 @@ pub(crate) struct Idle {
 impl Stat {
     pub fn open(root: &Path) -> io::Result<Stat> {
         let mut stat = Stat { file: File::open(root.join("proc/stat"))?, text: vec![0; 4_096] };
-        // A file that fills its buffer may be longer. CPUs come first, and a number of them has at most 240 bytes.
+        // If the file fills the buffer, it may be longer. The lines of CPUs come first, and a line has at most 240 bytes.
         while stat.file.read_at(&mut stat.text, 0)? == stat.text.len() && stat.text.len() < MOST_CPUS * 256 {
             let twice = 2 * stat.text.len();
             stat.text.resize(twice, 0);
         }
-        // Numbers grow.
+        // The numbers grow.
         let twice = 2 * stat.text.len();
         stat.text.resize(twice, 0);
         Ok(stat)
     }
 
-    /// Reads it. Waiting for disks counts as idle: such a CPU takes whoever comes.
+    /// Reads the idle time. Waiting for disks counts as idle, since such a CPU can run others.
     pub fn read(&mut self, cpus: &Cpus) -> Option<Idle> {
         let length = self.file.read_at(&mut self.text, 0).ok()?;
         idle(std::str::from_utf8(&self.text[..length]).ok()?, cpus)

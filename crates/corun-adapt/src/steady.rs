@@ -1,26 +1,26 @@
-//! Hysteresis: a number of threads that follows what is available, and not every wave of it. Pure.
+//! Hysteresis: a number of threads that follows the available CPUs without following every wave. Pure.
 //!
-//! What is available is what the process used and what was idle. Of a neighbour that would give way (a lower weight, `SCHED_IDLE`) nothing
-//! shows it while too few threads run. So now and then one thread more is **tried**: it stays if it gets its CPU twice in a row, and
-//! goes at the first figure that says otherwise. Tries that fail become rare.
+//! The available CPUs are those that the process used and those that were idle. With too few threads this does not show that a neighbor
+//! would give way (a lower weight, `SCHED_IDLE`). So now and then one thread more is **tried**. It stays if it gets its CPU twice in a
+//! row, and goes at the first figure that shows otherwise. After failures, tries become rarer.
 
-/// A thread is worth having when it gets seven tenths of a CPU.
+/// A thread is worth running if it gets seven tenths of a CPU.
 const WORTH_MILLI: u32 = 700;
-/// A change has to be called for so many times in a row.
+/// A change happens after this many figures in a row that call for it.
 const IN_A_ROW: u32 = 2;
-/// Figures without a change before one thread more is tried: at first, and after many tries that failed.
+/// Figures without a change before one thread more is tried. The pause starts here and grows with failures.
 const FIRST_PAUSE: u32 = 16;
 const MOST_PAUSE: u32 = 256;
 
-/// How many threads would make progress.
+/// Decides how many threads would make progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
     threads: Option<u32>,
     called_for: u32,
     in_a_row: u32,
-    /// Whether the last of these threads is only tried.
+    /// Whether the last of the threads is only tried.
     is_trying: bool,
-    /// Figures until the next try, and how many there were to be since the last.
+    /// Figures until the next try, and the length of the current pause.
     left: u32,
     pause: u32,
 }
@@ -39,18 +39,18 @@ impl Default for Steady {
 }
 
 impl Steady {
-    /// What was last told.
+    /// The last number of threads.
     pub fn threads(&self) -> Option<u32> {
         self.threads
     }
 
-    /// Whether the last of these threads is only tried.
+    /// Whether the last of the threads is only tried.
     pub fn is_trying(&self) -> bool {
         self.is_trying
     }
 
-    /// Takes the next figure, in milli-CPUs; what is unknown changes nothing. Where neighbours have the rest, up to `most` threads are tried;
-    /// 0 where it is not they who limit what is available. Returns the number of threads.
+    /// Takes the next figure, in milli-CPUs; an unknown figure changes nothing. Up to `most` threads are tried while neighbors use the
+    /// rest. `most` is 0 if something else limits the available CPUs. Returns the number of threads.
     pub fn next(&mut self, available: Option<u32>, most: u32) -> Option<u32> {
         let Some(available) = available else { return self.threads };
         let wanted = (available.saturating_add(1_000 - WORTH_MILLI) / 1_000).max(1);
@@ -69,12 +69,12 @@ impl Steady {
         self.threads
     }
 
-    /// So many threads, until something changes.
+    /// Stays at this many threads until something changes.
     fn settle(&mut self, threads: u32) {
         *self = Steady { threads: Some(threads), ..Steady::default() };
     }
 
-    /// Nothing calls for a change: after a while one thread more is tried.
+    /// After a while without a change, tries one thread more.
     fn rest(&mut self, threads: u32, most: u32) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 && threads < most {
@@ -82,7 +82,7 @@ impl Steady {
         }
     }
 
-    /// A figure from while one thread more than before is tried.
+    /// Takes a figure while one thread more is tried.
     fn judge(&mut self, threads: u32, wanted: u32) {
         if wanted < threads {
             let pause = (2 * self.pause).min(MOST_PAUSE);
@@ -95,7 +95,7 @@ impl Steady {
         }
     }
 
-    /// Only what all figures in a row call for: the least wide of wider ones, the widest of narrower ones.
+    /// Follows only what all figures in a row call for: the smallest of the larger widths, or the largest of the smaller ones.
     fn follow(&mut self, threads: u32, wanted: u32) {
         let (is_wider, was_wider) = (wanted > threads, self.called_for > threads);
         if self.in_a_row > 0 && is_wider == was_wider {
@@ -141,8 +141,8 @@ mod tests {
         }
     }
 
-    /// What a process gets of so many CPUs that runs as many threads as it is told, next to so many loops whose weight is this many
-    /// thousandths of its threads' weight each: the numbers of threads over so many figures.
+    /// The numbers of threads over `figures` figures of a process that runs as many threads as it is advised. It competes on `cpus`
+    /// CPUs with `loops` busy loops, each with `loop_weight` thousandths of the weight of one of its threads.
     fn next_to(cpus: u32, loops: u32, loop_weight: u32, first: u32, figures: usize) -> Vec<u32> {
         let mut steady = Steady { threads: Some(first), ..Steady::default() };
         let mut told = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn however_many_threads_it_begins_with_it_ends_with_as_many_as_get_a_cpu() {
-        // CPUs, loops, their weight in thousandths, and where it ends.
+        // CPUs, loops, their weight in thousandths, and the number of threads at the end.
         let table = [
             (2, 1, 1_000, 1),
             (2, 2, 1_000, 1),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_less_and_less_often_and_is_over_at_the_first_figure() {
+    fn a_try_that_fails_ends_at_the_first_figure_and_the_next_comes_later() {
         let told = next_to(2, 1, 1_000, 1, 2_000);
         let tries: Vec<usize> = told.iter().enumerate().filter(|(_, n)| **n == 2).map(|(at, _)| at).collect();
         let pauses: Vec<usize> = tries.windows(2).map(|two| two[1] - two[0] - 1).collect();

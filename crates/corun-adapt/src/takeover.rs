@@ -1,6 +1,6 @@
-//! The decisions about workers, from what is known of each: who had better take over from whom, and who stops when there are too many. Pure.
+//! Decisions about workers: who should take over from whom, and who stops when there are too many. Pure.
 
-/// What a worker does, as far as can be seen.
+/// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -8,35 +8,36 @@ pub enum State {
     Absent,
     /// Its thread was on a CPU a moment ago.
     Runs,
-    /// Its thread wants a CPU and has none.
+    /// Its thread is runnable and waits for a CPU.
     Off,
-    /// It sleeps for want of work.
+    /// It sleeps because it has no work.
     Sleeps,
-    /// It stopped since fewer workers are wanted.
+    /// It stopped because fewer workers are wanted.
     Parked,
-    /// Nobody looked often enough to know.
+    /// Nobody looked often enough to tell.
     Unknown,
 }
 
 impl State {
-    /// Whether work that it gets will be done soon.
+    /// Whether it would soon do work that it gets.
     fn is_able(self) -> bool {
         matches!(self, State::Runs | State::Sleeps | State::Unknown)
     }
 }
 
-/// What is known of a worker.
+/// The facts about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerView {
     /// What it does.
     pub state: State,
-    /// The share of its time in which it waited for a CPU, in thousandths.
+    /// Time waited for a CPU over time run plus time waited, in thousandths.
     pub stolen: Option<u32>,
     /// The last-level cache of the CPU that it last ran on.
     pub cache: Option<u32>,
 }
 
-/// Who may take over the work of worker `of`: those that run under the same last-level cache, or where there are none, all that run.
+/// The workers that may take over the work of worker `of`: running workers under the same last-level cache, or, if there are none, all
+/// that run.
 pub fn heirs<S: Fn(usize) -> WorkerView>(
     of: usize,
     workers: usize,
@@ -49,14 +50,14 @@ pub fn heirs<S: Fn(usize) -> WorkerView>(
     (0..workers).filter(is_able).filter(move |worker| !is_any_near || is_near(*worker))
 }
 
-/// Who had better take over the work of worker `of`: of [`heirs`], the one that is stolen from least.
+/// The worker that should take over the work of worker `of`: the one of [`heirs`] with the least stolen share.
 ///
-/// Where nothing is known of a worker's theft, it counts as none.
+/// An unknown stolen share counts as 0.
 pub fn heir<S: Fn(usize) -> WorkerView>(of: usize, workers: usize, view: &S) -> Option<usize> {
     heirs(of, workers, view).min_by_key(|worker| view(*worker).stolen.unwrap_or(0))
 }
 
-/// How many of the `held` pieces of work of worker `of` go to worker `me`: an equal share, rounded up, if `me` is one of its [`heirs`].
+/// How many of the `held` pieces of work of worker `of` go to worker `me`: an equal share, rounded up, if `me` is one of [`heirs`].
 pub fn inherited<S: Fn(usize) -> WorkerView>(
     of: usize,
     me: usize,
@@ -70,7 +71,7 @@ pub fn inherited<S: Fn(usize) -> WorkerView>(
     held.div_ceil(heirs(of, workers, view).count())
 }
 
-/// One worker more or fewer.
+/// A step to another number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// This worker is to stop.
@@ -79,10 +80,10 @@ pub enum Change {
     Go(usize),
 }
 
-/// The next step on the way to `width` workers that are wanted, or `None` when there are as many.
+/// The next step to `width` wanted workers, or `None` if there are as many.
 ///
-/// The worker that stops is the one that is stolen from most: it loses least. The worker that goes on shares its last-level cache with one that
-/// runs, if there is such a worker. Absent workers do not count.
+/// The worker with the largest stolen share stops first: it loses least. A worker goes on first if it shares its last-level cache with
+/// a running one. Absent workers do not count.
 pub fn next_change(
     width: usize,
     workers: usize,
@@ -93,7 +94,7 @@ pub fn next_change(
     let wanted = || present().filter(|worker| is_wanted(*worker));
     let number = wanted().count();
     if number > width.max(1) {
-        // Of equals the last one.
+        // Of equals the last stops.
         return wanted().max_by_key(|worker| view(*worker).stolen.unwrap_or(0)).map(Change::Stop);
     }
     if number < width {
@@ -116,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn work_goes_to_who_runs_nearby_and_is_stolen_from_least() {
+    fn work_goes_to_the_nearby_running_worker_with_the_least_stolen_share() {
         use State::{Absent, Off, Parked, Runs, Sleeps, Unknown};
         let stranger = WorkerView { state: Runs, stolen: None, cache: None };
-        // Worker 0 is off its CPU, under cache 0. Of the others: who may take over, and who had better.
+        // Worker 0 is off its CPU, under cache 0. Of the others: the workers that may take over, and the one that should.
         type Case<'c> = (&'c str, &'c [WorkerView], &'c [usize], Option<usize>);
         let table: [Case<'_>; 8] = [
             ("alone", &[], &[], None),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_stolen_from_most_stops_first_and_who_is_near_goes_on_first() {
+    fn the_worker_with_the_most_stolen_stops_first_and_a_near_one_goes_on_first() {
         use State::{Absent, Parked, Runs};
         let all = [
             worker(Runs, 100, 0),

@@ -1,4 +1,4 @@
-//! How many threads to run: the answer within what the program asked for, in a mode that the user chose.
+//! How many threads to run: the answer within the bounds of the program, in a mode that the user chose.
 
 use crate::adapt::{Adapt, Error};
 use crate::decision::{Answer, Reason};
@@ -10,17 +10,17 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 use std::sync::OnceLock;
 
-/// The environment variable that says the [`Mode`].
+/// The environment variable that sets the [`Mode`].
 pub const VARIABLE: &str = "CORUN_ADAPT";
 
 /// Whether a program adapts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It does not: it runs as many threads as it would.
+    /// It does not adapt: it runs as many threads as it would without corun.
     Off,
-    /// It does not, but says on standard error what it would do.
+    /// It does not adapt, but says on standard error what it would do.
     Observe,
-    /// It does.
+    /// It adapts.
     On,
 }
 
@@ -43,10 +43,10 @@ impl FromStr for Mode {
 }
 
 impl Mode {
-    /// What the environment says, and `On` where it says nothing.
+    /// Reads the mode from the environment; `On` if the variable is not set.
     ///
     /// # Errors
-    /// It says something else.
+    /// The variable has another value.
     pub fn from_environment() -> Result<Mode, NoMode> {
         match std::env::var_os(VARIABLE) {
             None => Ok(Mode::On),
@@ -70,21 +70,21 @@ pub struct Width {
     mode: AtomicU8,
     least: u32,
     most: u32,
-    /// What observe mode last said; 0 for nothing.
+    /// The width that observe mode last printed; 0 for none.
     said: AtomicU32,
     page: OnceLock<Page>,
 }
 
-/// What this process may use; 1 where that cannot be read.
+/// The number of CPUs that this process may use; 1 if it cannot be read.
 pub fn cpus() -> u32 {
     Cpus::allowed().map_or(1, |cpus| cpus.count().max(1))
 }
 
 impl Width {
-    /// For a program that wants at least and at most so many threads; `most` is raised to `least`, and `least` to 1.
+    /// For a program that wants `least` to `most` threads. `least` is raised to 1, and `most` to `least`.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc is not mounted.
     pub fn new(mode: Mode, least: u32, most: u32) -> Result<Width, Error> {
         let least = least.max(1);
         Ok(Width {
@@ -97,7 +97,7 @@ impl Width {
         })
     }
 
-    /// What can be had.
+    /// How many CPUs can be had.
     #[inline]
     pub fn answer(&self) -> Answer {
         self.adapt.answer()
@@ -108,22 +108,22 @@ impl Width {
         Mode::from_number(self.mode.load(Relaxed))
     }
 
-    /// Makes it adapt, or not.
+    /// Sets whether it adapts.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Relaxed);
     }
 
-    /// At least so many threads.
+    /// The least threads that the program runs.
     pub fn least(&self) -> u32 {
         self.least
     }
 
-    /// At most so many threads.
+    /// The most threads that the program runs.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// How many threads to run: the most where the program does not adapt, or nothing is known.
+    /// How many threads to run: the most if the program does not adapt, or nothing is known.
     #[inline]
     pub fn threads(&self) -> u32 {
         match self.mode() {
@@ -132,18 +132,18 @@ impl Width {
         }
     }
 
-    /// How many it would run if it adapted. What a controller advises goes before what this process sees by itself, while the controller lives.
+    /// How many threads it would run if it adapted. A living controller's advice comes before what this process sees itself.
     fn wished(&self) -> u32 {
         let advice = self.page.get().and_then(Page::advice);
         advice.or(self.answer().threads).unwrap_or(self.most).clamp(self.least, self.most)
     }
 
-    /// Renews the answer when it is old: see [`Adapt::refresh`]. In observe mode it says so when the number of threads would change.
+    /// Renews the answer if it is old: see [`Adapt::refresh`]. Observe mode prints a line when the number of threads would change.
     pub fn refresh(&self) -> bool {
         let is_renewed = self.adapt.refresh();
         if is_renewed && self.mode() == Mode::Observe {
             let wished = self.wished();
-            // Whoever only observes runs the most anyway, so a try tells nothing.
+            // In observe mode the program runs the most threads anyway, so a try would show nothing.
             if self.answer().threads.is_some()
                 && self.answer().reason != Reason::Trying
                 && self.said.swap(wished, Relaxed) != wished
@@ -155,10 +155,10 @@ impl Width {
         is_renewed
     }
 
-    /// Publishes the bounds, so that a controller can advise a width. Once is enough; again changes nothing.
+    /// Publishes the bounds, so that a controller can advise a width. Publishing again changes nothing.
     ///
     /// # Errors
-    /// The system gives no page.
+    /// The system provides no page.
     pub fn publish(&self) -> Result<&Page, PageError> {
         if let Some(page) = self.page.get() {
             return Ok(page);
@@ -167,13 +167,13 @@ impl Width {
         Ok(self.page.get_or_init(|| page))
     }
 
-    /// What it published, if it did.
+    /// The published page, if any.
     pub fn page(&self) -> Option<&Page> {
         self.page.get()
     }
 }
 
-/// Says something on standard error, in one write and without allocating: a line, cut where it is too long.
+/// Prints one line on standard error, in one write and without allocating. A line that is too long is cut.
 pub fn say(what: fmt::Arguments<'_>) {
     let mut line = [0; 400];
     let most = line.len() - 1;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_adapt_runs_the_most_and_who_does_stays_within_bounds() {
+    fn without_adapting_the_most_threads_run_and_with_it_a_number_within_bounds() {
         for mode in [Mode::Off, Mode::Observe] {
             assert_eq!(Width::new(mode, 1, 7).unwrap().threads(), 7);
         }

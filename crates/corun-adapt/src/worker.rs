@@ -1,4 +1,4 @@
-//! The place of one worker: its beat, its thread, and its sleep.
+//! The seat of one worker: its beat, its thread, and its sleep.
 
 use crate::takeover::State;
 use std::fs::File;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering::Re
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Not known, of a share or of a CPU.
+/// An unknown share or CPU.
 const UNKNOWN: u32 = u32::MAX;
 
-/// The place of one worker; a cache line of its own.
+/// The seat of one worker, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerSlot {
     beat: AtomicU64,
-    /// The CPU that it ran on when it last told.
+    /// The CPU that it ran on when it last reported.
     cpu: AtomicU32,
     asleep: AtomicBool,
     is_taken: AtomicBool,
     is_unwanted: AtomicBool,
-    /// What was last seen of it.
+    /// The last known state.
     seen: AtomicU8,
-    /// In thousandths.
+    /// Stolen share in thousandths.
     stolen: AtomicU32,
     thread: Mutex<Option<Thread>>,
     sleeping: Mutex<()>,
@@ -33,14 +33,14 @@ pub struct WorkerSlot {
 #[derive(Debug)]
 struct Thread {
     number: i32,
-    /// How long it ran and waited, where the kernel tells. It can be read as long as the thread lives, and never tells of another thread that
-    /// has the same number later.
+    /// How long it ran and waited, if the kernel says so. The file is readable while the thread lives, and never shows a later thread
+    /// with the same number.
     schedstat: Option<File>,
-    /// What was last read of it.
+    /// The last reading of `schedstat`.
     last: Option<(u64, u64)>,
 }
 
-/// Another thread, which lives, has this slot.
+/// Another living thread has this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another thread is this worker: give each thread a number of its own")]
 pub struct Taken;
@@ -62,7 +62,7 @@ impl Default for WorkerSlot {
     }
 }
 
-/// What panicked elsewhere left is whole: nothing here is half done.
+/// A panic elsewhere leaves valid data: nothing here is half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,7 +72,7 @@ fn this_thread() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// The CPU that the calling thread is on: a load of the kernel's per-thread area (rseq) with a recent C library.
+/// The CPU of the calling thread. With a recent C library this is one load from the kernel's per-thread area (rseq).
 #[inline]
 fn this_cpu() -> Option<u32> {
     // SAFETY: sched_getcpu has no preconditions.
@@ -80,10 +80,10 @@ fn this_cpu() -> Option<u32> {
 }
 
 impl WorkerSlot {
-    /// The calling thread is the worker of this slot from now on.
+    /// Makes the calling thread the worker of this slot.
     ///
     /// # Errors
-    /// Another thread, which lives, is.
+    /// Another living thread has this slot.
     pub fn join(&self) -> Result<(), Taken> {
         let mut thread = lock(&self.thread);
         if thread.as_ref().is_some_and(|thread| thread.number != this_thread() && thread.lives()) {
@@ -100,7 +100,7 @@ impl WorkerSlot {
         Ok(())
     }
 
-    /// The worker has no thread from now on.
+    /// Frees the slot of its thread.
     pub fn leave(&self) {
         *lock(&self.thread) = None;
         self.stolen.store(UNKNOWN, Relaxed);
@@ -113,7 +113,7 @@ impl WorkerSlot {
         self.is_taken.load(Relaxed)
     }
 
-    /// Shows that the worker runs: one add, which nobody waits for.
+    /// Shows that the worker runs. Costs one add, without waiting.
     #[inline]
     pub fn beat(&self) {
         // Only the worker itself writes, so no read-modify-write is needed.
@@ -132,12 +132,12 @@ impl WorkerSlot {
         self.beat.load(Relaxed)
     }
 
-    /// The CPU that it last told.
+    /// The CPU that it last reported.
     pub fn cpu(&self) -> Option<u32> {
         Some(self.cpu.load(Relaxed)).filter(|cpu| *cpu != UNKNOWN)
     }
 
-    /// Whether the calling thread, which runs, is on the CPU where this worker ran when it last told: then the worker does not run.
+    /// Whether the calling thread is on the CPU that this worker last reported. Then the worker does not run.
     pub(crate) fn is_displaced(&self) -> bool {
         let is_here = self.cpu().is_some() && self.cpu() == this_cpu();
         is_here
@@ -147,7 +147,7 @@ impl WorkerSlot {
                 .is_ok_and(|thread| thread.as_ref().is_some_and(|thread| thread.number != this_thread()))
     }
 
-    /// Says that the worker sleeps for want of work, or no longer does: who sleeps is not off its CPU against its will.
+    /// Says whether the worker sleeps because it has no work. A sleeping worker does not count as off its CPU.
     pub fn set_asleep(&self, asleep: bool) {
         self.asleep.store(asleep, SeqCst);
         std::sync::atomic::fence(SeqCst);
@@ -158,13 +158,13 @@ impl WorkerSlot {
         self.asleep.load(Relaxed)
     }
 
-    /// Ends the worker's sleep if it sleeps. Returns whether it did: then whoever asks wakes the thread.
+    /// Ends the worker's sleep, if it sleeps. Returns whether it did; then the caller wakes the thread.
     #[inline]
     pub fn end_sleep(&self) -> bool {
         self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst)
     }
 
-    /// What it does where that needs no look at its beats.
+    /// Its state, if that is known without its beats.
     pub(crate) fn rests(&self) -> Option<State> {
         match (self.is_taken(), self.is_asleep(), self.is_wanted()) {
             (false, ..) => Some(State::Absent),
@@ -199,13 +199,13 @@ impl WorkerSlot {
     pub(crate) fn set_wanted(&self, wanted: bool) {
         let was_wanted = !self.is_unwanted.swap(!wanted, SeqCst);
         if wanted && !was_wanted {
-            // With the lock, so that it is not missed between the look and the sleep.
+            // With the lock, so that a wake-up between the check and the sleep is not missed.
             let _sleeping = lock(&self.sleeping);
             self.news.notify_all();
         }
     }
 
-    /// Sleeps until it is wanted, or for so long. Returns whether it is wanted.
+    /// Sleeps until it is wanted, or for `most`. Returns whether it is wanted.
     pub(crate) fn sleep_until_wanted(&self, most: Duration) -> bool {
         let sleeping = lock(&self.sleeping);
         self.set_asleep(true);
@@ -216,18 +216,18 @@ impl WorkerSlot {
         self.is_wanted()
     }
 
-    /// How long the worker's thread ran and how long it waited for a CPU, since it began, in nanoseconds. `None` where it never joined or
-    /// the kernel does not tell, also since it ended.
+    /// How long the worker's thread ran and how long it waited for a CPU since it began, in nanoseconds. `None` if no thread joined, if
+    /// it ended, or if the kernel does not say.
     pub fn run_and_wait_ns(&self) -> Option<(u64, u64)> {
         lock(&self.thread).as_ref()?.run_and_wait_ns()
     }
 
-    /// The share of its time in which it waited for a CPU, when it was last measured, in thousandths. `None` where it neither ran nor waited.
+    /// Time waited for a CPU over time run plus time waited, as last measured, in thousandths. `None` if it neither ran nor waited.
     pub fn stolen(&self) -> Option<u32> {
         Some(self.stolen.load(Relaxed)).filter(|stolen| *stolen != UNKNOWN)
     }
 
-    /// Measures its stolen share since the last time.
+    /// Measures the stolen share since the last measurement.
     pub(crate) fn measure(&self) {
         let Ok(mut thread) = self.thread.try_lock() else { return };
         let Some(thread) = thread.as_mut() else { return };
@@ -238,7 +238,7 @@ impl WorkerSlot {
     }
 }
 
-/// Waiting over waiting and running between two readings, in thousandths.
+/// Waiting over waiting plus running between two readings, in thousandths.
 fn share(before: (u64, u64), now: (u64, u64)) -> Option<u32> {
     let ran = now.0.checked_sub(before.0)?;
     let waited = now.1.checked_sub(before.1)?;
@@ -255,7 +255,7 @@ impl Thread {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 
-    /// Without schedstat nobody knows, so it does.
+    /// Without schedstat this cannot be known, so a thread counts as living.
     fn lives(&self) -> bool {
         self.schedstat.is_none() || self.run_and_wait_ns().is_some()
     }
@@ -267,7 +267,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_share_is_of_what_it_wanted_and_nothing_is_known_of_who_wanted_nothing() {
+    fn a_stolen_share_is_unknown_for_a_thread_that_neither_ran_nor_waited() {
         let table = [
             ((0, 0), (30, 10), Some(250)),
             ((5, 5), (5, 25), Some(1_000)),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_of_who_joined_and_of_nobody_else() {
+    fn only_a_thread_that_joined_has_times_from_the_kernel() {
         let (slot, empty) = (WorkerSlot::default(), WorkerSlot::default());
         slot.join().unwrap();
         let Some(before) = slot.run_and_wait_ns() else {
@@ -316,7 +316,7 @@ mod tests {
         }
         let of_another = WorkerSlot::default();
         std::thread::scope(|scope| scope.spawn(|| of_another.join()).join().unwrap()).unwrap();
-        // The kernel may take a moment to let go of a thread that was joined.
+        // The kernel may take a moment to free a thread after it was joined.
         while of_another.run_and_wait_ns().is_some() {
             std::thread::yield_now();
         }

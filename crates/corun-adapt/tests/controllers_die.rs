@@ -1,6 +1,7 @@
-//! Controllers that are killed at random moments while they advise: whatever they leave on the page, all work is done, and done once.
+//! Controllers that are killed at random moments while they advise. Whatever they leave on the page, every piece of work is done
+//! exactly once.
 //!
-//! A controller is this test binary once more: with `ADVISES` set to a process number it advises that process until it is killed.
+//! A controller is this test binary again: with `ADVISES` set to a process number it advises that process until it is killed.
 
 mod moments;
 
@@ -12,22 +13,22 @@ use std::time::Duration;
 
 const WORKERS: u32 = 4;
 const CONTROLLERS: usize = 20;
-/// Pieces of work that come with each controller.
+/// Pieces of work for each controller.
 const PIECES: usize = 500;
 
-/// Has no effect unless it is a controller.
+/// Does nothing unless this process is a controller.
 #[test]
 fn controller() {
     let Some(program) = std::env::var("ADVISES").ok().and_then(|number| number.parse().ok()) else { return };
     let peer = Peer::find(program).unwrap().expect("it published a page");
     for n in 0.. {
-        // Also what makes no sense.
+        // This includes widths that make no sense.
         peer.advise(n % (WORKERS + 3));
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Starts a controller, and kills it after so long, the last one not before it has advised something.
+/// Starts a controller, and kills it after `for_long`. The last one must first have advised something.
 fn be_advised(page: &Page, for_long: Duration, is_last: bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "controller"]).env("ADVISES", std::process::id().to_string());
@@ -41,7 +42,7 @@ fn be_advised(page: &Page, for_long: Duration, is_last: bool) {
     controller.wait().unwrap();
 }
 
-/// What there is to do, and what was done.
+/// The pieces of work, and how often each was done.
 struct Work {
     done: Vec<AtomicU32>,
     next: AtomicUsize,
@@ -52,7 +53,7 @@ struct Work {
 impl Work {
     /// Does one piece, if there is one. Returns whether there may be more.
     fn one(&self, page: &Page) -> bool {
-        // What came last came before the end.
+        // Read before the piece is taken: the last piece comes before this is set.
         let is_over = self.no_more_comes.load(SeqCst);
         let next = self.next.fetch_update(SeqCst, SeqCst, |n| (n < self.came.load(SeqCst)).then_some(n + 1));
         match next {
@@ -107,7 +108,7 @@ fn whenever_controllers_are_killed_each_piece_of_work_is_done_once() {
     assert!(times.iter().all(|times| *times == 1), "done more or less than once: {times:?}");
     let peer = Peer::find(std::process::id()).unwrap().expect("it published a page");
     assert_eq!(peer.read().expect("it lives").progress, times.len() as u64);
-    // What the last one said counts for a while, and then nothing.
+    // The last advice counts for a while, and then no longer.
     while page.advice().is_some() {
         std::thread::sleep(Duration::from_millis(10));
     }

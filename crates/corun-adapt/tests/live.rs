@@ -1,4 +1,4 @@
-//! The answer on this machine, whatever runs on it.
+//! The answer on this machine, under any load.
 
 use corun_adapt::{Adapt, Reason};
 use std::time::{Duration, Instant};

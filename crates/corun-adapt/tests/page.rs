@@ -1,6 +1,6 @@
-//! A page between two processes, one of which is killed at random moments.
+//! A page shared by two processes, one of which is killed at random moments.
 //!
-//! The other process is this test binary once more: with `PAGE_OF` set it publishes a page and works until it is killed.
+//! The other process is this test binary again: with `PAGE_OF` set it publishes a page and works until it is killed.
 
 mod moments;
 
@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Has no effect unless it is the other process.
+/// Does nothing unless this is the other process.
 #[test]
 fn other_process() {
     if std::env::var_os("PAGE_OF").is_none() {
@@ -29,13 +29,13 @@ fn start() -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Its page, as soon as there is one.
+/// Waits for the page of the child.
 fn page_of(child: &Child) -> Peer {
     let begin = Instant::now();
     loop {
         match Peer::find(child.id()) {
             Ok(Some(peer)) => return peer,
-            // It may not have executed yet, or be in the middle of publishing.
+            // The child may not have executed yet, or may be in the middle of publishing.
             Ok(None) | Err(PageError::Foreign) => {}
             Err(error) => panic!("{error}"),
         }
@@ -86,9 +86,9 @@ fn a_program_that_is_killed_at_any_moment_leaves_no_page() {
 }
 
 #[test]
-fn a_process_without_a_page_has_none_and_a_forked_child_has_not_that_of_its_parent() {
+fn a_process_without_a_page_has_none_and_a_forked_child_does_not_have_its_parents() {
     let page = Page::publish(1, 1).unwrap();
-    // It inherits the descriptor, as a forked child does.
+    // The child inherits the descriptor, as a forked child does.
     let mut shell = Command::new("sleep");
     let fd = page.as_raw_fd();
     // SAFETY: dup is safe to call between fork and exec.

@@ -1,9 +1,9 @@
-//! Random moments at which somebody is killed: the same ones in every run, and others where `KILL_SEED` says so.
+//! Random moments at which to kill a process. They are the same in every run, unless `KILL_SEED` sets another seed.
 
 use std::time::Duration;
 
-/// So many times since a start, from microseconds, before a process executes, to 65 ms, long after it began its work, and every order of
-/// magnitude in between.
+/// Durations since a start: from microseconds, before a process executes, to 65 ms, long after it began its work. Every order of
+/// magnitude in between occurs.
 pub fn moments(count: usize) -> impl Iterator<Item = Duration> {
     let seed: u64 = std::env::var("KILL_SEED").map_or(33, |text| text.parse().expect("a number"));
     println!("KILL_SEED={seed}");
