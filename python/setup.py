@@ -1,4 +1,4 @@
-"""A wheel that has the library inside is of one kind of machine, and of every Python 3: nothing of it depends on Python's own ABI."""
+"""Tags the wheel for one kind of machine, since it contains the library, and for every Python 3, since it does not use Python's ABI."""
 
 import os
 

@@ -1,4 +1,4 @@
-//! The name under which programs load the library: it has the number of the ABI, which is that of `corun.h`.
+//! The name under which programs load the library. It contains the number of the ABI in `corun.h`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,11 +1,11 @@
-"""How many CPUs can this program get right now, counting its neighbours: libcorun from Python.
+"""How many CPUs this program can get right now, given its neighbors: libcorun from Python.
 
 >>> import corun
 >>> corun.cpus()
 Cpus(threads=2, available=1.98, guaranteed=None, reason='1.98 CPUs available: ...')
 
-The functions of libcorun are called through ctypes, so one wheel is right for every Python 3. The library is looked for in the file that the
-environment variable CORUN_LIBRARY names, in this package (`make wheel` puts it there), where the dynamic linker looks, and in /usr/local/lib.
+The package calls libcorun through ctypes, so one wheel works with every Python 3. The environment variable CORUN_LIBRARY may name the file of
+the library. Otherwise it is looked for in this package (`make wheel` puts it there), where the dynamic linker looks, and in /usr/local/lib.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ __all__ = ["Cpus", "Error", "cpus", "limits", "threads"]
 _ABI = 1
 _NOT_KNOWN = -1
 _FORKED = -7
-#: The first answer needs two readings so far apart.
+#: Seconds between the two readings that the first answer needs.
 _FIRST_ANSWER = 0.06
 
 
 class Error(RuntimeError):
-    """libcorun is not there, or says why it cannot help."""
+    """libcorun was not found, or it returned an error; the message says which."""
 
 
 class Cpus(NamedTuple):
-    """What this process can get."""
+    """How many CPUs this process can get."""
 
     #: How many threads to run, at least 1.
     threads: int
-    #: CPUs while neighbours go on as they do; None where that is not known.
+    #: CPUs while neighbors go on as now; None if unknown.
     available: Optional[float]
-    #: CPUs when everybody wants everything; None where that is not known.
+    #: CPUs while everybody competes; None if unknown.
     guaranteed: Optional[float]
     #: Why, as a sentence.
     reason: str
@@ -68,7 +68,7 @@ def _load() -> ctypes.CDLL:
 
 
 class _Opened:
-    """What libcorun opened for this process."""
+    """The handle of libcorun for this process."""
 
     def __init__(self) -> None:
         self.library = _load()
@@ -111,7 +111,7 @@ def _open() -> _Opened:
 
 
 def cpus() -> Cpus:
-    """What this process can get now. The first call takes 60 ms; later ones read files when 50 ms have passed."""
+    """Return how many CPUs this process can get now. The first call takes 60 ms. Later ones read files if 50 ms have passed."""
     opened = _open()
     return Cpus(
         opened.ask("corun_threads"),
@@ -122,7 +122,7 @@ def cpus() -> Cpus:
 
 
 def threads() -> int:
-    """How many threads to run now, at least 1."""
+    """Return how many threads to run now, at least 1."""
     return _open().ask("corun_threads")
 
 
@@ -130,7 +130,7 @@ def threads() -> int:
 def limits() -> Iterator[int]:
     """Inside `with corun.limits():` the thread pools of BLAS and OpenMP have no more threads than would make progress.
 
-    The pools are those that threadpoolctl finds; one that has fewer threads keeps them. It gives the number of threads.
+    threadpoolctl finds the pools. A pool with fewer threads keeps its number. The context is the number of threads.
     """
     try:
         import threadpoolctl

@@ -1,4 +1,4 @@
-"""The package against the library that CORUN_LIBRARY names: run by the tests of libcorun."""
+"""Tests of the package with the library in CORUN_LIBRARY. The tests of libcorun run them."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ import corun
 
 
 def python(code, **environment):
-    """What a fresh interpreter prints, or the last line of its error."""
+    """Return the output of a fresh interpreter, or the last line of its error."""
     environment = {**os.environ, **environment}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
@@ -69,7 +69,7 @@ class Corun(unittest.TestCase):
         stand_in = types.SimpleNamespace(threadpool_limits=Limits, threadpool_info=lambda: pools)
         with mock.patch.dict(sys.modules, threadpoolctl=stand_in):
             with corun.limits() as number:
-                # Who was given one thread keeps it.
+                # A pool with one thread keeps it.
                 self.assertEqual(holds, [{"libgomp": number, "libopenblas": 1}])
             self.assertEqual(holds[1:], [None])
         with mock.patch.dict(sys.modules, threadpoolctl=None), self.assertRaises(corun.Error):

@@ -1,4 +1,4 @@
-//! What a call costs, in nanoseconds: `cargo run --release -p libcorun --example cost`.
+//! The cost of a call in nanoseconds: `cargo run --release -p libcorun --example cost`.
 
 use corun::{
     corun_available, corun_beat, corun_close, corun_cpus, corun_heir, corun_is_wanted, corun_join,
@@ -8,7 +8,7 @@ use corun::{
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// The least of ten averages over a hundred thousand calls: everything else is what else the machine does.
+/// The least of ten averages over a hundred thousand calls. Anything above that is caused by other work on the machine.
 fn cost(name: &str, mut call: impl FnMut() -> i32) {
     const CALLS: u32 = 100_000;
     let average = || {
@@ -24,7 +24,7 @@ fn cost(name: &str, mut call: impl FnMut() -> i32) {
 
 fn main() {
     let mut c: *mut Handle = std::ptr::null_mut();
-    // SAFETY: `c` can be written, and below it is open.
+    // SAFETY: `c` can be written, and is open below.
     unsafe {
         assert_eq!(corun_open(ABI, 1, 0, &mut c), 0);
         assert_eq!(corun_workers(c, 2, 0), 0);

@@ -1,4 +1,4 @@
-/* libcorun: how many CPUs can this program get right now, counting its neighbours, and which of its threads is stolen from.
+/* libcorun: how many CPUs this program can get right now, given its neighbors, and which of its threads wait for a CPU.
  *
  *     corun *c;
  *     if (corun_open(CORUN_ABI, 1, 0, &c) < 0) ...
@@ -8,14 +8,14 @@
  *         ...
  *     }
  *
- * It starts no thread and needs no privilege and no daemon. After corun_open and corun_workers nothing is allocated. Any number of
- * threads may call it at the same time, except corun_close. A function that returns int returns a number of 0 or more, or one of the
- * codes below; corun_text says a code in words.
+ * It starts no thread and needs no privilege and no daemon. After corun_open and corun_workers it allocates nothing. Any number of
+ * threads may call any function at the same time, except corun_close. A function that returns int returns 0 or more, or one of the
+ * codes below; corun_text returns the sentence of a code.
  *
- * A forked child has to close what its parent opened and to open it anew: all else returns CORUN_FORKED there.
+ * A forked child has to close the handle of its parent and open its own. Every other call returns CORUN_FORKED there.
  *
  * The environment variable CORUN_ADAPT decides whether the program adapts: on (or not set), off, or observe. With observe corun_threads
- * stays the most, and every change that it would have made is a line on standard error.
+ * keeps returning the most, and every change that it would have made is a line on standard error.
  */
 #ifndef CORUN_H
 #define CORUN_H
@@ -30,21 +30,21 @@ extern "C" {
 /* The version of this interface. Names are added to it, and never changed. */
 #define CORUN_ABI 1
 
-/* It cannot be known here, which is no error. */
+/* The figure is not known. This is not an error. */
 #define CORUN_NOT_KNOWN (-1)
 /* A pointer is NULL. */
 #define CORUN_NULL (-2)
 /* The program was compiled for another version of this interface. */
 #define CORUN_OTHER_ABI (-3)
-/* CORUN_ADAPT, or the mode that was given, is none of off, observe and on. */
+/* CORUN_ADAPT, or the mode passed, is none of off, observe and on. */
 #define CORUN_BAD_MODE (-4)
 /* /proc is not mounted. */
 #define CORUN_NO_PROC (-5)
-/* The system gives no memory. */
+/* The system has no memory for it. */
 #define CORUN_NO_MEMORY (-6)
-/* It was opened by the process that this one was forked from. */
+/* The parent process opened the handle, and this process was forked since. */
 #define CORUN_FORKED (-7)
-/* Zero workers. */
+/* The number of workers is 0. */
 #define CORUN_NO_WORKERS (-8)
 /* More than 4,096 workers. */
 #define CORUN_TOO_MANY_WORKERS (-9)
@@ -52,19 +52,19 @@ extern "C" {
 #define CORUN_NO_CREW (-10)
 /* corun_workers was called before. */
 #define CORUN_HAS_CREW (-11)
-/* There is no worker of that number. */
+/* There is no worker with that number. */
 #define CORUN_NO_SUCH_WORKER (-12)
 /* No thread joined as that worker. */
 #define CORUN_NOT_JOINED (-13)
-/* Another thread, which lives, is that worker. */
+/* Another living thread is that worker. */
 #define CORUN_TAKEN (-14)
 /* No other worker could take over. */
 #define CORUN_NOBODY (-15)
 /* The process published no page, or has died. */
 #define CORUN_NO_PAGE (-16)
-/* Its page is of another version. */
+/* Its page has another version. */
 #define CORUN_PAGE_VERSION (-17)
-/* What it calls a page is none. */
+/* Its file that looks like a page is not one. */
 #define CORUN_PAGE_FOREIGN (-18)
 /* There is no such process, or its open files may not be read. */
 #define CORUN_PAGE_DENIED (-19)
@@ -76,10 +76,10 @@ extern "C" {
 
 typedef struct corun corun;
 
-/* Called with what was given to corun_on_change and the new number of threads. */
+/* Called with the pointer that was passed to corun_on_change, and the new number of threads. */
 typedef void (*corun_callback)(void *given, int threads);
 
-/* What a program published. */
+/* What a program has published: its least and most threads, and its units of work done. */
 typedef struct corun_published {
     uint32_t least;
     uint32_t most;
@@ -89,76 +89,78 @@ typedef struct corun_published {
 /* The version of the library. */
 uint32_t corun_abi(void);
 
-/* A code in words: a sentence that stays valid. */
+/* The sentence of a code. The pointer stays valid. */
 const char *corun_text(int code);
 
-/* One number, one call: how many threads this process had better run now, at least 1. It opens what it needs at its first call, and refreshes
- * what is old. Until 50 ms have passed it is the number of CPUs that the process may use. */
+/* One call for one number: how many threads this process should run now, at least 1. The first call opens a handle; later calls renew an
+ * old answer. In the first 50 ms it returns the number of CPUs that the process may use. */
 int corun_cpus(void);
 
-/* For a program that runs at least `least` and at most `most` threads; 0 for most is the CPUs that the process may use. */
+/* Opens a handle for a program that runs `least` to `most` threads. With 0 for most, it is the number of CPUs that the process may use. */
 int corun_open(uint32_t abi, uint32_t least, uint32_t most, corun **opened);
 
-/* No thread may use it any more. NULL is fine. */
+/* Closes a handle that no thread uses any more. NULL is allowed. */
 void corun_close(corun *c);
 
-/* Renews the answer when it is older than 50 ms, some tens of microseconds. Otherwise it takes one look at the clock. Returns 1 where it
- * renewed it, else 0. Calls the callback where the number of threads changed. */
+/* Renews the answer if it is older than 50 ms, which takes some tens of microseconds. Otherwise it only reads the clock. Returns 1 if it
+ * renewed the answer, else 0. Calls the callback if the number of threads changed. */
 int corun_refresh(corun *c);
 
-/* Milli-CPUs that the process has when everybody wants everything. */
+/* CPUs that the process gets while everybody competes, in milli-CPUs. */
 int corun_guaranteed(const corun *c);
 
-/* Milli-CPUs that the process can have while neighbours go on as they do. */
+/* CPUs that the process can get while neighbors go on as now, in milli-CPUs. */
 int corun_available(const corun *c);
 
 /* How many threads to run, at least 1. */
 int corun_threads(const corun *c);
 
-/* Why, as a sentence. Writes at most `size` bytes with the zero at the end, and returns the length of the whole sentence, like snprintf. */
+/* Writes the answer and its reason as a sentence: at most `size` bytes, including the final zero. Returns the length of the whole sentence,
+ * like snprintf. */
 int corun_reason(const corun *c, char *text, size_t size);
 
-/* Whether the program adapts, instead of what CORUN_ADAPT says. */
+/* Sets whether the program adapts. Replaces the value of CORUN_ADAPT. */
 int corun_set_mode(corun *c, int mode);
 
-/* From within corun_refresh and corun_park, by the thread that calls them. It replaces the callback before; NULL for none. */
+/* Sets the function that corun_refresh and corun_park call, on the thread that calls them. Replaces the one before; NULL for none. */
 int corun_on_change(corun *c, corun_callback callback, void *given);
 
-/* Workers, numbered from 0. Once. A worker that shows no beat for longer than `patience_ns` is off its CPU; 0 for a millisecond. */
+/* Makes the workers, numbered from 0. Call it once. A worker without a beat for longer than `patience_ns` counts as off its CPU; 0 means a
+ * millisecond. */
 int corun_workers(corun *c, uint32_t workers, uint64_t patience_ns);
 
-/* The calling thread is this worker from now on, until it ends or leaves. */
+/* Makes the calling thread this worker, until it ends or leaves. */
 int corun_join(corun *c, uint32_t worker);
 int corun_leave(corun *c, uint32_t worker);
 
-/* Shows that this worker runs: a few nanoseconds. Call it wherever the worker could stop. */
+/* Shows that this worker runs. Takes a few nanoseconds. Call it wherever the worker could stop. */
 int corun_beat(const corun *c, uint32_t worker);
 
-/* The share of its time that a worker waited for a CPU, in thousandths, over the last 50 ms or more. */
+/* Time that a worker waited for a CPU over the time it ran or waited, in thousandths, over the last 50 ms or more. */
 int corun_stolen(const corun *c, uint32_t worker);
 
-/* 1 where a worker was on a CPU a moment ago, 0 where it is off its CPU, sleeps or is parked. Ask twice within the patience. */
+/* 1 if a worker was on a CPU a moment ago; 0 if it is off its CPU, sleeps or is parked. Ask twice within the patience. */
 int corun_on_cpu(const corun *c, uint32_t worker);
 
-/* The worker that had better take over this one's work: under the same last-level cache first, then the one that is stolen from least. */
+/* The worker that should take over this one's work: under the same last-level cache if possible, and with the smallest stolen share. */
 int corun_heir(const corun *c, uint32_t worker);
 
-/* 1 where this worker is to go on. Where not, it gives its work away and parks. */
+/* 1 if this worker is to go on. Otherwise it should give its work away and call corun_park. */
 int corun_is_wanted(const corun *c, uint32_t worker);
 
-/* Sleeps until the calling worker is wanted, at most so long. Returns 1 where it is wanted, else 0. */
+/* Sleeps until the calling worker is wanted, or for `most_ns`. Returns 1 if it is wanted, else 0. */
 int corun_park(corun *c, uint32_t worker, uint64_t most_ns);
 
-/* Makes a worker go on, however many threads there should be. */
+/* Makes a worker go on, at any number of threads. */
 int corun_wake(corun *c, uint32_t worker);
 
-/* Shares least, most and progress with a controller, whose advice corun_threads follows while it lives. */
+/* Shares least, most and progress with a controller. corun_threads follows its advice while the controller lives. */
 int corun_publish(corun *c);
 
-/* So many more units of work are done. */
+/* Adds finished units of work. The program chooses the unit. */
 int corun_progress(const corun *c, uint64_t units);
 
-/* What another process published. */
+/* Reads what another process has published. */
 int corun_peer(uint32_t process, corun_published *published);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! The codes of `corun.h`, and what they mean.
+//! The codes of `corun.h`, and their sentences.
 
 use corun_adapt::{CrewError, Error, PageError, Taken};
 use std::ffi::CStr;
@@ -35,7 +35,7 @@ codes! {
     PAGE_DENIED = -19, c"there is no such process, or its open files may not be read: run this as its user, or as root";
 }
 
-/// What is the matter, as a code.
+/// An error, as a code of `corun.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub i32);
 
@@ -72,7 +72,7 @@ impl From<PageError> for Code {
     }
 }
 
-/// A code in words.
+/// The sentence of a code.
 pub fn text(code: i32) -> &'static CStr {
     let found = CODES.iter().find(|(number, ..)| *number == code);
     found.map_or(if code >= 0 { c"no error" } else { c"no code of libcorun" }, |(.., text)| text)

@@ -1,4 +1,4 @@
-//! What `corun *` points to.
+//! The type behind `corun *`.
 
 use crate::code::{Code, BAD_MODE, FORKED, NOT_JOINED, NO_CREW, NO_MEMORY, NO_SUCH_WORKER, NULL};
 use corun_adapt::{cpus, Crew, Mode, Width};
@@ -7,38 +7,38 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, Once, OnceLock};
 
-/// A function of the program's.
+/// A function of the program.
 pub type Callback = unsafe extern "C" fn(*mut c_void, c_int);
 
-/// Forks between the first process that opened anything and this one.
+/// Forks between the first process that opened a handle and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn count_fork() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// Whom to call when the number of threads changes.
+/// The function to call when the number of threads changes.
 #[derive(Clone, Copy)]
 struct Listener {
     callback: Callback,
     given: *mut c_void,
 }
 
-// SAFETY: the pointer is only handed back to the program, which said that any thread may call it.
+// SAFETY: the pointer is only handed back to the program, which has said that any thread may call it.
 unsafe impl Send for Listener {}
 
-/// What a program opened.
+/// A handle that a program opened.
 pub struct Handle {
     forks: u32,
     pub(crate) width: Width,
     pub(crate) crew: OnceLock<Crew>,
     listener: Mutex<Option<Listener>>,
-    /// What the listener last heard.
+    /// The number that the listener last got.
     heard: AtomicU32,
 }
 
 impl Handle {
-    /// Opens what is needed, in memory of its own.
+    /// Opens a handle in its own allocation.
     pub(crate) fn open(least: u32, most: u32) -> Result<*mut Handle, Code> {
         static LISTENS: Once = Once::new();
         // SAFETY: the function only adds to a number.
@@ -54,38 +54,41 @@ impl Handle {
             crew: OnceLock::new(),
             listener: Mutex::new(None),
         };
-        // SAFETY: a handle has a size.
+        // SAFETY: the size of a handle is not zero.
         let place: *mut Handle = unsafe { alloc(Layout::new::<Handle>()).cast() };
         if place.is_null() {
             return Err(Code(NO_MEMORY));
         }
-        // SAFETY: the place was just made for it.
+        // SAFETY: the allocation was just made for a handle.
         unsafe { place.write(handle) };
         Ok(place)
     }
 
-    /// The process's own, for who wants one number; opened by whoever comes first, and again in a forked child.
+    /// The handle of the process itself. The first caller opens it, and a forked child opens its own.
     pub(crate) fn of_process() -> Result<&'static Handle, Code> {
         static OPENED: AtomicPtr<Handle> = AtomicPtr::new(std::ptr::null_mut());
         let before = OPENED.load(SeqCst);
-        // SAFETY: what is there is never closed.
+        // SAFETY: this handle is never closed.
         if let Some(handle) = unsafe { before.as_ref() }.filter(|handle| !handle.is_forked()) {
             return Ok(handle);
         }
         let new = Handle::open(1, 0)?;
         match OPENED.compare_exchange(before, new, SeqCst, SeqCst) {
-            // SAFETY: it is never closed from now on.
+            // SAFETY: this handle is never closed from now on.
             Ok(_) => Ok(unsafe { &*new }),
             Err(theirs) => {
-                // SAFETY: nobody else has seen this one.
+                // SAFETY: no other thread has seen this handle.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: what is there is never closed.
+                // SAFETY: this handle is never closed.
                 Ok(unsafe { &*theirs })
             }
         }
     }
 
-    /// What the program gave, unless it is nothing or its parent's.
+    /// The handle that the program passed.
+    ///
+    /// # Errors
+    /// The pointer is null, or the handle belongs to the parent of this process.
     ///
     /// # Safety
     /// The pointer is null or comes from [`Handle::open`] and was not closed.
@@ -106,7 +109,7 @@ impl Handle {
         self.crew.get().ok_or(Code(NO_CREW))
     }
 
-    /// The crew, which has such a worker, and its number.
+    /// Returns the crew and the worker's number, if there is such a worker.
     pub(crate) fn worker(&self, worker: u32) -> Result<(&Crew, usize), Code> {
         let (crew, worker) = (self.crew()?, worker as usize);
         if worker >= crew.slots().len() {
@@ -115,7 +118,7 @@ impl Handle {
         Ok((crew, worker))
     }
 
-    /// The same of a worker that has a thread.
+    /// The same, if a thread has joined as that worker.
     pub(crate) fn joined(&self, worker: u32) -> Result<(&Crew, usize), Code> {
         let (crew, worker) = self.worker(worker)?;
         if !crew.slots()[worker].is_taken() {
@@ -124,7 +127,7 @@ impl Handle {
         Ok((crew, worker))
     }
 
-    /// Renews what is old, and tells the listener.
+    /// Renews an old answer, and calls the listener on a change. Returns whether it renewed anything.
     pub(crate) fn refresh(&self) -> bool {
         let is_renewed = match self.crew.get() {
             Some(crew) => crew.refresh(&self.width),
@@ -134,16 +137,17 @@ impl Handle {
         is_renewed
     }
 
-    /// Tells the listener when the number of threads is another than it last heard.
+    /// Calls the listener if the number of threads differs from the one that it last got.
     pub(crate) fn tell(&self) {
         let threads = self.width.threads();
         if self.heard.load(Relaxed) == threads || self.heard.swap(threads, Relaxed) == threads {
             return;
         }
-        // Whoever is replacing it just now will hear of the next change. Called without the lock: it may call everything here.
+        // A thread that is replacing the listener gets the next change. Called without the lock, since the listener may call any
+        // function here.
         let listener = self.listener.try_lock().ok().and_then(|listener| *listener);
         if let Some(Listener { callback, given }) = listener {
-            // SAFETY: the program gave both for this.
+            // SAFETY: the program passed both for this purpose.
             unsafe { callback(given, threads as c_int) };
         }
     }

@@ -1,7 +1,7 @@
-//! The functions of `include/corun.h`, which documents them; `corun-adapt` is what they call.
+//! The functions of `include/corun.h`, which documents them. They call `corun-adapt`.
 //!
-//! Every function checks what it is given and returns a code where that is wrong. None panics. Only null pointers can be noticed among bad
-//! ones: all others are as valid as C takes pointers to be.
+//! Every function checks its arguments and returns a code if one is wrong. None panics. Among bad pointers only null can be detected:
+//! other pointers must be valid, as usual in C.
 
 mod code;
 mod handle;
@@ -17,16 +17,16 @@ use std::time::Duration;
 
 /// The version of the interface, `CORUN_ABI`.
 pub const ABI: u32 = 1;
-/// The patience of a crew that names none.
+/// The default patience of a crew.
 const PATIENCE_NS: u64 = 1_000_000;
 
-/// What `corun_peer` writes.
+/// The result of `corun_peer`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Published {
-    /// At least so many threads.
+    /// The least threads that the program runs.
     pub least: u32,
-    /// At most so many threads.
+    /// The most threads that it runs.
     pub most: u32,
     /// Units of work done.
     pub progress: u64,
@@ -130,12 +130,12 @@ of_handle! {
         let mut sentence = [0; 512];
         let room = sentence.len();
         let mut rest = &mut sentence[..];
-        // What does not fit is cut.
+        // A sentence that does not fit is cut.
         let _ = write!(rest, "{}", handle.width.answer());
         let length = room - rest.len();
         if size > 0 {
             let copied = length.min(size - 1);
-            // SAFETY: the caller promises `size` bytes, of which this fills `copied` and one.
+            // SAFETY: the caller promises `size` bytes. This fills `copied` of them and one more.
             unsafe {
                 std::ptr::copy_nonoverlapping(sentence.as_ptr().cast(), text, copied);
                 *text.add(copied) = 0;

@@ -1,4 +1,4 @@
-//! After opening nothing is allocated: an allocator counts what this thread asks for.
+//! Nothing is allocated after opening: an allocator counts the requests of this thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: it is the system's allocator, and counts.
+// SAFETY: it is the system's allocator, and only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
@@ -38,7 +38,7 @@ unsafe extern "C" fn on_change(_: *mut std::ffi::c_void, _: c_int) {}
 #[test]
 fn nothing_is_allocated_after_opening() {
     let mut c = null_mut();
-    // SAFETY: `c` can be written; below it is open.
+    // SAFETY: `c` can be written, and is open below.
     unsafe {
         let before = allocations();
         assert_eq!(corun::corun_open(corun::ABI, 1, 2, &mut c), 0);

@@ -1,4 +1,4 @@
-//! The library as others see it: its header, a C program that is linked to it either way, and a Python one.
+//! The library as other languages see it: its header, a C program linked to it statically or dynamically, and a Python program.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder with the libraries that cargo built along with this test.
+/// The folder of the libraries that cargo built together with this test.
 fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let deps = test.parent().unwrap();
@@ -24,7 +24,7 @@ fn header() -> String {
     parts.fold(first, |so_far, part| so_far + part.split_once("*/").unwrap().1)
 }
 
-/// Words with one space between them, and none at brackets, commas and stars.
+/// Puts one space between words, and none next to brackets, commas and stars.
 fn plain(text: &str) -> String {
     let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for sign in ["(", ")", ",", "*"] {
@@ -33,7 +33,7 @@ fn plain(text: &str) -> String {
     text
 }
 
-/// A prototype in C of a function in Rust: `name(a: A, b: B) -> R`.
+/// The C prototype of a Rust function: `name(a: A, b: B) -> R`.
 fn prototype(function: &str) -> String {
     let kind = |kind: &str| match kind.trim() {
         "u32" => "uint32_t",
@@ -68,7 +68,7 @@ fn the_header_declares_every_function_as_it_is() {
     let source = std::fs::read_to_string(here().join("src/lib.rs")).unwrap();
     let plainly = source.split("extern \"C\" fn ").skip(1).filter(|rest| rest.starts_with("corun_"));
     let plainly = plainly.map(|rest| rest.split('{').next().unwrap().to_owned());
-    // In the macro: `name(handle: POINTER, …) {`, which return an int.
+    // In the macro: `name(handle: POINTER, …) {`, which returns an int.
     let (_, in_macro) = source.split_once("\nof_handle! {\n").unwrap();
     let in_macro = in_macro.split("\n    corun_").collect::<Vec<_>>();
     let in_macro = in_macro.iter().map(|rest| rest.split(" {").next().unwrap().trim());
@@ -101,7 +101,7 @@ fn the_header_declares_every_function_as_it_is() {
 }
 
 #[test]
-fn the_header_has_every_constant_and_every_code_has_a_sentence_of_its_own() {
+fn the_header_has_every_constant_and_every_code_has_its_own_sentence() {
     let header = header();
     let mut defined: Vec<(String, i32)> = header
         .lines()
@@ -121,7 +121,7 @@ fn the_header_has_every_constant_and_every_code_has_a_sentence_of_its_own() {
     assert_eq!(sentences.len(), corun::CODES.len());
 }
 
-/// Runs a command. `None`, and it says so, where there is no such program.
+/// Runs a command. Returns `None`, after saying so, if there is no such program.
 fn run(what: &str, command: &mut Command) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
@@ -149,10 +149,10 @@ fn in_c(name: &str, link: &[&str]) {
     compile.arg(here().join("tests/c/adapt.c")).arg("-o").arg(&program).args(link);
     let Some(compiled) = run("C compiler", &mut compile) else { return };
     succeeded(&compiled);
-    // Its run-time name has the version of the interface.
+    // Its run-time name contains the version of the interface.
     std::os::unix::fs::symlink(built().join("libcorun.so"), folder.path().join("libcorun.so.1")).unwrap();
     succeeded(&Command::new(&program).env("LD_LIBRARY_PATH", folder.path()).output().unwrap());
-    // A mode that there is not: nothing can be opened.
+    // With a mode that does not exist nothing can be opened.
     let mut refused = Command::new(&program);
     refused.env("LD_LIBRARY_PATH", folder.path()).env("CORUN_ADAPT", "perhaps");
     assert_eq!(refused.status().unwrap().code(), Some(100));
@@ -182,10 +182,10 @@ fn a_python_program_finds_everything_through_ctypes() {
     }
 }
 
-/// What a registry that cannot be reached, or a Python without parts, makes pip and venv say: this machine's lack.
+/// Messages of pip and venv if a registry cannot be reached or parts of Python are missing. These are lacks of this machine.
 const LACKS: [&str; 3] = ["No matching distribution found", "ensurepip is not", "No module named pip"];
 
-/// Runs a step towards the wheel. `None`, and it says so, where the machine lacks something.
+/// Runs a step on the way to the wheel. Returns `None`, after saying so, if this machine lacks something.
 fn step(what: &str, command: &mut Command) -> Option<()> {
     let output = run(what, command)?;
     let text = [&output.stdout[..], &output.stderr[..]].concat();
@@ -210,7 +210,7 @@ fn wheel_works(folder: &Path) -> Option<()> {
     assert!(name.contains("-py3-none-linux_"), "{name} is of one machine, and of every Python 3");
     let mut install = Command::new(&python);
     step("pip", install.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]).arg(wheel))?;
-    // What limits real libraries; without it that one test is skipped.
+    // `threadpoolctl` limits the threads of real libraries. Without it only that test is skipped.
     let _ = step(
         "threadpoolctl",
         Command::new(&python).args(["-m", "pip", "install", "--quiet", "threadpoolctl"]),

@@ -1,5 +1,5 @@
-/* Everything that libcorun promises to a C program: it prints what does not hold, and ends with the number of such lines,
- * or with 100 where CORUN_ADAPT is no mode. */
+/* Checks everything that libcorun promises to a C program. It prints a line for each failed check, and exits with their number,
+ * or with 100 if CORUN_ADAPT is not a mode. */
 #define _GNU_SOURCE
 #include <corun.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void on_change(void *given, int threads) {
     HOLDS(given == &heard);
     heard++;
     heard_threads = threads;
-    /* Everything may be called from here. */
+    /* A callback may call any function. */
     EQUAL(corun_threads(c), threads);
 }
 
@@ -89,7 +89,7 @@ static void answers(void) {
     EQUAL(corun_reason(c, NULL, 9), CORUN_NULL);
     HOLDS(corun_cpus() >= 1);
     EQUAL(corun_set_mode(c, 3), CORUN_BAD_MODE);
-    /* Without adapting it is the most, and the listener hears of the way there if there is one. */
+    /* Without adapting the number is the most. The callback is called only if the number changes. */
     int before = corun_threads(c), heard_before = heard;
     EQUAL(corun_set_mode(c, CORUN_OFF), 0);
     corun_refresh(c);
@@ -122,11 +122,11 @@ static void workers(void) {
 
     pthread_create(&thread, NULL, park, NULL);
     while (corun_beat(c, 2) == CORUN_NOT_JOINED) usleep(100);
-    /* Whether it is on a CPU just now is the machine's matter. */
+    /* Other work on the machine decides whether it is on a CPU now. */
     int heir = corun_heir(c, 0);
     HOLDS(heir == 2 || heir == CORUN_NOBODY);
     corun *narrow = c;
-    /* Of two workers, one is to stop: whoever it is, the other hand is this thread's. */
+    /* One of two workers is to stop. If it is worker 0, this thread wakes it and tries again. */
     EQUAL(corun_set_mode(narrow, CORUN_ON), 0);
     while (corun_is_wanted(c, 2) == 1 && !parks) {
         usleep(60000);
@@ -135,7 +135,7 @@ static void workers(void) {
         if (corun_threads(c) > 1) break;
     }
     if (corun_is_wanted(c, 2) == 1) {
-        /* This machine is free, so nobody has to stop: the worker is let go by hand. */
+        /* The machine has CPUs for all, so no worker has to stop. Cancel the thread. */
         printf("skipped: parking, since there are CPUs for all\n");
         pthread_cancel(thread);
     } else {
@@ -148,7 +148,7 @@ static void workers(void) {
 
 static void pages(void) {
     corun_published published;
-    /* A page of another version: this process has it, under the name of a page. */
+    /* A file of this process with the name of a page and another version. */
     uint64_t words[512] = {0, 9, (uint64_t)getpid()};
     memcpy(words, "corunpg", 8);
     int fd = memfd_create("corun-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -190,7 +190,7 @@ static void forked(void) {
     HOLDS(corun_threads(c) >= 1);
 }
 
-/* In a process that is given no more memory nothing crashes: what needs some says so, and what is open goes on. */
+/* In a process that gets no more memory nothing crashes. Functions that need memory return a code, and open handles go on. */
 static void no_memory(void) {
     pid_t child = fork();
     if (child == 0) {
