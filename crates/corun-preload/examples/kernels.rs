@@ -1,10 +1,10 @@
-//! Programs in Rust for `bench/adapt.py`, which measures what adapting is worth: each prints its work a second.
+//! Rust programs for `bench/adapt.py`, which measures the gain from adapting. Each prints its work per second.
 //!
 //! ```sh
 //! kernels rayon|engine|widths THREADS|adaptive SECONDS
 //! ```
 //!
-//! `widths` prints instead how many threads it runs, whenever that changes: nanoseconds since 1970, and the number.
+//! `widths` prints the number of threads instead, whenever it changes: nanoseconds since 1970, and the number.
 
 use corun_adapt::{cpus, Mode, Pool, Width};
 use corun_pdes::models::Phold;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Does not count: nothing is known in the first moments of any program. How soon it adapts is another measurement.
+/// Excluded from the measurement, since nothing is known in the first moments of a program. `widths` measures how soon it adapts.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 fn usage() -> ExitCode {
@@ -47,7 +47,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Steps a second of a loop of parallel steps of some 2 ms; adaptive without a number of threads. `tell` hears of each how wide it was.
+/// Steps per second of a loop of parallel steps of about 2 ms. Without `threads` the loop adapts. `tell` gets the width of each step.
 fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32)) -> f64 {
     let mode = if threads.is_some() { Mode::Off } else { Mode::On };
     let width = Width::new(mode, 1, threads.unwrap_or(cpus())).expect("/proc is mounted");
@@ -67,7 +67,7 @@ fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32))
     rate_over(length)
 }
 
-/// Committed events a second of one run: fixed mapping with so many workers, or LADM with all.
+/// Committed events per second of one run: with fixed mapping and this many workers, or with LADM and all CPUs.
 fn with_engine(threads: Option<u32>, length: Duration) -> f64 {
     let model = Phold::default();
     let options = Options {

@@ -1,7 +1,7 @@
-//! OpenBLAS: before a call that it spreads over threads, its number of threads is set.
+//! OpenBLAS: this hook sets its number of threads before a call that it spreads over threads.
 //!
-//! The functions are those of level 3, the solver and two factorisations, by their names in Fortran and in C, and by the names that the wheels of NumPy and
-//! SciPy give them.
+//! The hooked functions are those of level 3, the solver and two factorizations. They have their names in Fortran and in C, and the
+//! names in the wheels of NumPy and SciPy.
 
 use crate::process::{limit, observe};
 use crate::real::Near;
@@ -39,14 +39,14 @@ trampolines! {
     "scipy_spotrf_64_", "scipy_dpotrf_64_", "scipy_cpotrf_64_", "scipy_zpotrf_64_",
 }
 
-/// How the number of threads is asked for, in the names that there are.
+/// The names of the function that returns the number of threads.
 static GET: Near = Near::new(&[
     c"openblas_get_num_threads",
     c"openblas_get_num_threads64_",
     c"scipy_openblas_get_num_threads64_",
     c"scipy_openblas_get_num_threads",
 ]);
-/// And how it is set.
+/// The names of the function that sets it.
 static SET: Near = Near::new(&[
     c"openblas_set_num_threads",
     c"openblas_set_num_threads64_",
@@ -56,11 +56,11 @@ static SET: Near = Near::new(&[
 
 /// A copy of OpenBLAS in this process.
 struct Copy {
-    /// Its function that sets the number, or 0 for none yet.
+    /// Its function that sets the number; 0 before the first call.
     set: AtomicUsize,
-    /// What the program set.
+    /// The number that the program set.
     most: AtomicI32,
-    /// What this hook set last.
+    /// The number that this hook set last.
     last: AtomicI32,
 }
 
@@ -70,10 +70,10 @@ impl Copy {
     }
 }
 
-/// NumPy and SciPy bring one each; more are left as they are.
+/// NumPy and SciPy bring one copy each. The hook leaves any further copies as they are.
 static COPIES: [Copy; 4] = [const { Copy::none() }; 4];
 
-/// Sets the number of threads of the library that has the function `real`.
+/// Sets the number of threads of the library that contains the function `real`.
 fn start(width: &Width, _: &mut [u64; 6], real: *const c_void) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let (Some(get), Some(set)) = (GET.of(real), SET.of(real)) else {
@@ -86,9 +86,9 @@ fn start(width: &Width, _: &mut [u64; 6], real: *const c_void) {
     if width.mode() != Mode::On {
         return;
     }
-    // SAFETY: this is its type in OpenBLAS.
+    // SAFETY: OpenBLAS declares it with this type.
     let now = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(get) }();
-    // SAFETY: this is its type in OpenBLAS.
+    // SAFETY: OpenBLAS declares it with this type.
     let set_threads = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(set) };
     let is_its = |copy: &&Copy| {
         let free = copy.set.compare_exchange(0, set as usize, Relaxed, Relaxed);

@@ -1,5 +1,5 @@
-//! The number of CPUs, for programs that ask once how many there are and start so many threads: only with `CORUN_ADAPT_COUNT=1`, since a
-//! program may want to know it for other reasons.
+//! The number of CPUs, for programs that ask once how many there are and start that many threads. Only with `CORUN_ADAPT_COUNT=1`,
+//! since a program may need the number for other reasons.
 //!
 //! The first question takes 60 ms, since the answer needs two readings.
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Its value `1` switches this on.
+/// The value `1` switches this on.
 const VARIABLE: &str = "CORUN_ADAPT_COUNT";
 const FIRST_ANSWER: Duration = Duration::from_millis(60);
 
@@ -18,7 +18,7 @@ fn is_on() -> bool {
     *ON.get_or_init(|| std::env::var_os(VARIABLE).is_some_and(|value| value == "1"))
 }
 
-/// How many of so many CPUs are told.
+/// How many of `cpus` CPUs the program sees.
 fn limited(cpus: u32) -> u32 {
     if !is_on() {
         return cpus;
@@ -33,7 +33,7 @@ fn limited(cpus: u32) -> u32 {
     limited.unwrap_or(cpus)
 }
 
-/// The real function of that name, kept in `place`.
+/// Finds the real function with this name, and keeps it in `place`.
 fn real(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = place.load(Relaxed);
     if !known.is_null() {
@@ -45,10 +45,10 @@ fn real(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Stands in for the C library's.
+/// Replaces the function of the C library.
 ///
 /// # Safety
-/// As there.
+/// The same as for that function.
 #[no_mangle]
 pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -61,10 +61,10 @@ pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
     }
 }
 
-/// Stands in for the C library's.
+/// Replaces the function of the C library.
 ///
 /// # Safety
-/// As there.
+/// The same as for that function.
 #[no_mangle]
 pub unsafe extern "C" fn get_nprocs() -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -74,10 +74,10 @@ pub unsafe extern "C" fn get_nprocs() -> c_int {
     u32::try_from(answer).map_or(answer, |cpus| limited(cpus) as c_int)
 }
 
-/// Stands in for the C library's: of the CPUs that a thread of this process may use, the first so many.
+/// Replaces the function of the C library. Returns only the first CPUs of those that a thread of this process may use.
 ///
 /// # Safety
-/// As there.
+/// The same as for that function.
 #[no_mangle]
 pub unsafe extern "C" fn sched_getaffinity(
     pid: libc::pid_t,
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn sched_getaffinity(
     let answer = real(pid, size, mask);
     let is_own = pid == 0 || pid as u32 == std::process::id();
     if answer == 0 && is_own && !mask.is_null() && is_on() {
-        // SAFETY: the caller promises so many bytes, and they were just written.
+        // SAFETY: the caller promises this many bytes, and the real function has just written them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mask.cast::<u8>(), size) };
         let count = |bytes: &[u8]| bytes.iter().map(|byte| byte.count_ones()).sum::<u32>();
         let mut left = limited(count(bytes));

@@ -1,5 +1,5 @@
-//! OpenMP of GCC: code that GCC compiled calls one of these functions to start a parallel region, with the number of threads as third argument,
-//! or 0 where the program leaves it open.
+//! OpenMP of GCC: compiled code calls one of these functions to start a parallel region. The third argument is the number of threads,
+//! or 0 if the program leaves it open.
 
 use crate::openmp::lowered;
 use crate::real::near;
@@ -24,15 +24,15 @@ trampolines! {
 }
 
 thread_local! {
-    /// Whether the last region of this thread had others, which still wait for the next one.
+    /// Whether the last region of this thread had other threads, which still wait for the next region.
     static WAS_WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// `omp_pause_soft`.
 const SOFT: c_int = 1;
 
-/// A region of one thread leaves those of the region before where they are: waiting for the next one, on their CPUs if the program waits
-/// actively. This ends them; the next wider region starts new ones.
+/// After a region of one thread, the threads of the region before still wait. They occupy their CPUs if the program waits actively.
+/// This ends them; the next wider region starts new ones.
 fn let_go(real: *const c_void) {
     if let Some(pause) = near(c"omp_pause_resource_all", real) {
         // SAFETY: the function of that name has this type.
@@ -41,9 +41,9 @@ fn let_go(real: *const c_void) {
     }
 }
 
-/// Lowers the number of threads of a region that is about to start; `real` is the function that starts it.
+/// Lowers the number of threads of a region before it starts. `real` is the function that starts it.
 fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
-    // The upper half of the register is anything.
+    // The upper half of the register is undefined.
     let asked = given[2] as u32;
     match lowered(width, asked, real) {
         Some(threads) => {
@@ -52,7 +52,7 @@ fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
             }
             given[2] = u64::from(threads);
         }
-        // A region that asks for one thread leaves the others where they are.
+        // A region that asks for one thread does not end the waiting threads.
         None if asked == 1 => {}
         None => {
             let _ = WAS_WIDE.try_with(|was| was.set(true));

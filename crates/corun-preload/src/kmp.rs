@@ -1,7 +1,8 @@
-//! OpenMP of LLVM, and of compilers that use its library: code calls one function to start a parallel region. The clause `num_threads` is
-//! another call just before it, which holds for that one region; that is how the number is lowered here too.
+//! OpenMP of LLVM, and of compilers that use its library: compiled code calls one function to start a parallel region. For the clause
+//! `num_threads` it first calls another one, which holds for that region only. This hook lowers the number the same way.
 //!
-//! The tools interface of OpenMP 5 cannot do this: a tool sees a region begin, and what it then sets stays set for the program.
+//! The tools interface of OpenMP 5 cannot do this: a tool sees a region begin, but a number that it then sets stays set for the
+//! program.
 
 use crate::openmp::lowered;
 use crate::real::Near;
@@ -25,16 +26,16 @@ thread_local! {
     static CLAUSE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The program gives a number for its next region.
+/// The program sets a number for its next region.
 fn clause(width: &Width, given: &mut [u64; 6], real: *const c_void) {
-    // The upper half of the register is anything.
+    // The upper half of the register is undefined.
     if let Some(threads) = lowered(width, given[2] as u32, real) {
         given[2] = u64::from(threads);
     }
     let _ = CLAUSE.try_with(|clause| clause.set(true));
 }
 
-/// Lowers the number of threads of a region that is about to start; `real` is the function that starts it.
+/// Lowers the number of threads of a region before it starts. `real` is the function that starts it.
 fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     if CLAUSE.try_with(|clause| clause.replace(false)) != Ok(false) {
         return;
@@ -47,6 +48,6 @@ fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     let this: extern "C" fn(u64) -> c_int = unsafe { std::mem::transmute(this) };
     // SAFETY: the function of that name has this type.
     let push: extern "C" fn(u64, c_int, c_int) = unsafe { std::mem::transmute(push) };
-    // The first argument says where in the program this is.
+    // The first argument is the place in the program.
     push(given[0], this(given[0]), threads as c_int);
 }

@@ -1,4 +1,4 @@
-//! A library that the dynamic linker loads before all others (`LD_PRELOAD`), so that programs adapt whose code nobody edits.
+//! A library that the dynamic linker loads before all others (`LD_PRELOAD`), so that programs adapt without any change to their code.
 //!
 //! | what the program uses | hook |
 //! | --- | --- |
@@ -7,13 +7,13 @@
 //! | OpenBLAS | `blas.rs`: fewer threads before a call that uses several |
 //! | the number of CPUs | `count.rs`: a smaller number, only with `CORUN_ADAPT_COUNT=1` |
 //!
-//! A hook only ever lowers what the program would have done, and only where it starts to run in parallel. Where nothing is taken from the
-//! process nothing changes. What a program asks for in so many words, as the clause `num_threads` does, stays, unless
-//! `CORUN_ADAPT_CLAUSES=1` says that its number is only that of CPUs.
-//! `omp_get_max_threads` stays too: programs size their arrays by it.
+//! A hook only ever lowers a number of threads, and only where the program starts to run in parallel. If nobody takes CPUs from the
+//! process, nothing changes. An explicit number, as in the clause `num_threads`, stays. `CORUN_ADAPT_CLAUSES=1` says that such a number
+//! is only the number of CPUs; then the hook lowers it too. `omp_get_max_threads` stays as well, since programs size their arrays by
+//! it.
 //!
-//! `CORUN_ADAPT=observe` changes nothing and says what would change; a hook that cannot help says so, once. All hooks but that of
-//! the number of CPUs exist for x86-64 only.
+//! `CORUN_ADAPT=observe` changes nothing and prints what would change. A hook that cannot help prints that once. All hooks except the
+//! one for the number of CPUs exist only for x86-64.
 
 #[cfg(target_arch = "x86_64")]
 mod blas;

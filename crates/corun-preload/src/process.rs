@@ -1,21 +1,21 @@
-//! The width of this process, and what is said of it.
+//! The width of this process, and its messages.
 
 use corun_adapt::{cpus, say, Mode, Width};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Whether any hook was reached.
+/// Whether any hook was called.
 static REACHED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether this thread is inside a hook, so that what the hook itself calls is not hooked.
+    /// Whether this thread is inside a hook, so that calls of the hook itself are not hooked.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a hook, unless it is reached from within one or the program does not adapt.
+/// Runs a hook, unless another hook calls it or the program does not adapt. Returns its result if it ran.
 pub fn hook<T>(run: impl FnOnce(&Width) -> T) -> Option<T> {
-    // A thread that ends has no such variable any more.
+    // This variable no longer exists in a thread that is ending.
     if INSIDE.try_with(|inside| inside.replace(true)) != Ok(false) {
         return None;
     }
@@ -28,7 +28,7 @@ pub fn hook<T>(run: impl FnOnce(&Width) -> T) -> Option<T> {
     done
 }
 
-/// Whether something is taken from the process.
+/// Whether the process should run fewer threads than it wants.
 pub fn is_narrow(width: &Width) -> bool {
     width.threads() < width.most()
 }
@@ -41,25 +41,25 @@ pub fn limit(width: &Width, most: u32) -> u32 {
     }
 }
 
-/// Says something once in observe mode.
+/// Prints something once in observe mode.
 pub fn observe(width: &Width, said: &AtomicBool, what: fmt::Arguments<'_>) {
     if width.mode() == Mode::Observe && !said.swap(true, Relaxed) {
         say(what);
     }
 }
 
-/// That of this process; a forked child opens its own. `None` where it does not adapt, or cannot.
+/// The width of this process; a forked child opens its own. `None` if the process does not adapt, or cannot.
 fn width() -> Option<&'static Width> {
     static OPENED: AtomicPtr<Width> = AtomicPtr::new(std::ptr::null_mut());
-    /// Who opened it, or tried to.
+    /// The process that opened it, or tried to.
     static OPENER: AtomicU32 = AtomicU32::new(0);
     let this = std::process::id();
-    // One thread opens; others meanwhile do as if nothing were known.
+    // One thread opens it. Meanwhile the other threads do not adapt.
     if OPENER.load(SeqCst) != this && OPENER.swap(this, SeqCst) != this {
         let new = open().map_or(std::ptr::null_mut(), |width| Box::into_raw(Box::new(width)));
         OPENED.store(new, SeqCst);
     }
-    // SAFETY: what is there is never freed: other threads may use it.
+    // SAFETY: the width is never freed, since other threads may use it.
     unsafe { OPENED.load(SeqCst).as_ref() }
 }
 
@@ -74,7 +74,7 @@ fn open() -> Option<Width> {
     };
     match Width::new(mode, 1, cpus()) {
         Ok(width) => {
-            // Without a page no controller can advise, and that is all.
+            // Without a page no controller can advise, but the process adapts all the same.
             let _ = width.publish();
             Some(width)
         }
@@ -85,7 +85,7 @@ fn open() -> Option<Width> {
     }
 }
 
-/// In observe mode a program that no hook could help says so when it ends.
+/// In observe mode, a program that no hook could help prints that when it ends.
 extern "C" fn at_start() {
     extern "C" fn at_end() {
         if !REACHED.load(Relaxed) {
@@ -95,7 +95,7 @@ extern "C" fn at_start() {
         }
     }
     if Mode::from_environment() == Ok(Mode::Observe) {
-        // SAFETY: the function stays loaded as long as the process.
+        // SAFETY: the function stays loaded as long as the process lives.
         unsafe { libc::atexit(at_end) };
     }
 }

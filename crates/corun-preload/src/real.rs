@@ -1,7 +1,7 @@
-//! The function that a hook stands in for.
+//! Finds the function that a hook replaces.
 //!
-//! The dynamic linker would have found it among the libraries after this one, or else among those of the library that calls it: one that was
-//! loaded with `dlopen` sees its own, which nobody else does. Both are searched in this order.
+//! Without the hook, the dynamic linker would look in the libraries after this one, and then in those of the calling library. A library
+//! loaded with `dlopen` sees its own dependencies, which no other library sees. So both are searched in this order.
 
 use std::ffi::{c_int, c_void, CStr};
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use std::sync::atomic::{
     fence, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-/// The function of that name which code at `caller` would have called.
+/// The function with this name that code at `caller` would have called.
 pub fn find(name: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -20,10 +20,10 @@ pub fn find(name: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     near(name, caller)
 }
 
-/// The function of that name in the library that has `address`, or in one that this library needs.
+/// The function with this name in the library that contains `address`, or in a library that it needs.
 pub fn near(name: &CStr, address: *const c_void) -> Option<*mut c_void> {
     let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: it is written by dladdr, and stays zero where that fails.
+    // SAFETY: dladdr writes it, and leaves it zero if it fails.
     let about = unsafe {
         libc::dladdr(address, about.as_mut_ptr());
         about.assume_init()
@@ -31,7 +31,7 @@ pub fn near(name: &CStr, address: *const c_void) -> Option<*mut c_void> {
     if about.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the name is the linker's own. It is loaded already, and what is loaded stays: the handle is never closed.
+    // SAFETY: the name comes from the linker. The library is loaded already and stays so: the handle is never closed.
     let library = unsafe { libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if library.is_null() {
         return None;
@@ -41,14 +41,14 @@ pub fn near(name: &CStr, address: *const c_void) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// The addresses of the library that has `address`; of what no library has, that address alone.
+/// The addresses of the library that contains `address`; if there is none, only that address.
 fn library_of(address: usize) -> Range<usize> {
     struct Search {
         address: usize,
         found: Range<usize>,
     }
     unsafe extern "C" fn visit(library: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-        // SAFETY: dl_iterate_phdr gives a library, and what it was called with.
+        // SAFETY: dl_iterate_phdr passes a library, and the argument that it was given.
         let (library, search) = unsafe { (&*library, &mut *search.cast::<Search>()) };
         // SAFETY: the linker says how many headers there are.
         let headers = unsafe { std::slice::from_raw_parts(library.dlpi_phdr, library.dlpi_phnum.into()) };
@@ -67,14 +67,14 @@ fn library_of(address: usize) -> Range<usize> {
         }
     }
     let mut search = Search { address, found: address..address + 1 };
-    // SAFETY: the function gets what it takes, and nothing else has the search meanwhile.
+    // SAFETY: the function gets the argument that it expects, and nobody else uses the search meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
 }
 
-/// What was found for a library, so that it need not be searched again.
+/// The search result for a library.
 struct Found {
-    /// Odd while somebody writes, and another number after that: who reads neither sees half of it nor waits.
+    /// Odd while a thread writes; changed afterwards. So readers neither see a half-written entry nor wait.
     version: AtomicUsize,
     begin: AtomicUsize,
     end: AtomicUsize,
@@ -104,7 +104,7 @@ impl Found {
         self.version.load(Relaxed) == 0
     }
 
-    /// Does nothing while somebody else writes: a search more is all that costs.
+    /// Does nothing while another thread writes. That only costs one more search.
     fn put(&self, library: Range<usize>, function: *mut c_void) {
         let version = self.version.load(Relaxed) & !1;
         if self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok() {
@@ -117,11 +117,11 @@ impl Found {
     }
 }
 
-/// How many libraries what was found is kept for.
+/// The number of libraries whose results are kept.
 const KEPT: usize = 16;
 
-/// What was found for each library that asked. A search takes some ten microseconds, and a parallel region may be as short. One library may
-/// start regions from hundreds of places, so it is the library that counts and not the place.
+/// The search result for each library that asked. A search takes about ten microseconds, and a parallel region may be as short. One
+/// library may start regions from hundreds of places, so results are kept by library, not by place.
 pub struct Cache([Found; KEPT]);
 
 impl Cache {
@@ -129,8 +129,8 @@ impl Cache {
         Cache([const { Found::none() }; KEPT])
     }
 
-    /// What is kept for the library that has this address, or what the search finds. Where more libraries ask than are kept, those that take
-    /// turns cost a search each, and are never mixed up.
+    /// Returns the kept result for the library that contains `address`, or searches. If more libraries ask than are kept, some are
+    /// searched for again, but none gets the result of another.
     pub fn get(
         &self,
         address: *const c_void,
@@ -147,13 +147,13 @@ impl Cache {
     }
 }
 
-/// Libraries begin at one.
+/// Libraries begin at a page boundary.
 const PAGE: usize = 4_096;
 
-/// Kept where nothing was found, which no later call will find either.
+/// Kept if nothing was found, since later searches would find nothing either.
 const NOTHING: *mut c_void = std::ptr::without_provenance_mut(1);
 
-/// A function, under the names that it may have, that is asked for again and again near addresses of some few libraries.
+/// A function, under its possible names, that is asked for again and again near addresses of a few libraries.
 pub struct Near {
     names: &'static [&'static CStr],
     cache: Cache,

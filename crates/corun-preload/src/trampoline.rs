@@ -1,14 +1,14 @@
-//! Functions that let a hook look at their first six arguments, and then become the real one.
+//! Functions that let a hook see their first six arguments, and then become the real function.
 //!
-//! A hook that only wants the third argument need not know what type the others have: a trampoline saves all registers in which arguments
-//! may be, calls the hook, restores them and jumps. So the real function returns to the caller by itself.
+//! A hook that wants only the third argument need not know the types of the others. A trampoline saves all registers that may hold
+//! arguments, calls the hook, restores them and jumps. So the real function returns directly to the caller.
 
 use crate::process::hook;
 use crate::real::{find, Cache};
 use corun_adapt::{say, Width};
 use std::ffi::{c_void, CStr};
 
-/// What to do before the real function: with the width of the process, the first six arguments, and the real function.
+/// Runs before the real function. Gets the width of the process, the first six arguments, and the real function.
 pub type Before = fn(&Width, &mut [u64; 6], *const c_void);
 
 /// A function that is hooked.
@@ -24,10 +24,10 @@ impl Hooked {
     }
 }
 
-/// Called by every trampoline. Returns where to go on.
+/// Every trampoline calls this. Returns the address to jump to.
 pub unsafe extern "C" fn enter(hooked: &Hooked, given: &mut [u64; 6], caller: *const c_void) -> *mut c_void {
     let Some(real) = hooked.found.get(caller, || find(hooked.name, caller)) else {
-        // What the dynamic linker does too.
+        // The dynamic linker would also print this and end the process.
         say(format_args!("{} is called, and no library has it", hooked.name.to_string_lossy()));
         // SAFETY: it ends the process.
         unsafe { libc::_exit(127) };
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn enter(hooked: &Hooked, given: &mut [u64; 6], caller: *c
     real
 }
 
-/// Defines trampolines, exported under the names they stand in for.
+/// Defines trampolines, exported under the names of the functions that they replace.
 macro_rules! trampolines {
     ($before:expr; $($name:expr),* $(,)?) => {$(
         const _: () = {

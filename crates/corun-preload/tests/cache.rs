@@ -1,4 +1,4 @@
-//! What is found for a hook is kept. The source is compiled into this test: a program that is linked to the library would be hooked itself.
+//! The cache of a hook's search results. This test compiles the source itself: a program linked to the library would be hooked.
 #![allow(dead_code)]
 
 #[path = "../src/real.rs"]
@@ -7,14 +7,14 @@ mod real;
 use real::{Cache, Near};
 use std::ffi::c_void;
 
-/// As many libraries as are kept.
+/// The number of libraries whose results are kept.
 const KEPT: usize = 16;
 
 fn address(number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(number)
 }
 
-/// What `cache` gives for this address where the search finds `function`, and whether it searched.
+/// The result of `cache` for this address if the search finds `function`, and whether it searched.
 fn asked(cache: &Cache, from: *const c_void, function: usize) -> (Option<*mut c_void>, bool) {
     let mut searched = false;
     let found = cache.get(from, || {
@@ -32,7 +32,7 @@ fn a_library_that_asks_from_a_hundred_places_is_searched_for_once() {
     for place in 0..100 {
         assert_eq!(asked(&cache, here.wrapping_byte_add(16 * place), 0x99), (Some(address(0x77)), false));
     }
-    // The C library is another one.
+    // The C library is another library.
     assert_eq!(asked(&cache, libc::getpid as *const c_void, 0x88), (Some(address(0x88)), true));
     assert_eq!(asked(&cache, libc::abort as *const c_void, 0x99), (Some(address(0x88)), false));
     assert_eq!(asked(&cache, here, 0x99), (Some(address(0x77)), false));
@@ -41,7 +41,7 @@ fn a_library_that_asks_from_a_hundred_places_is_searched_for_once() {
 #[test]
 fn more_places_than_are_kept_are_never_mixed_up() {
     let cache = Cache::new();
-    // No library has these.
+    // No library contains these addresses.
     for round in 0..3 {
         for number in 1..=2 * KEPT {
             let (found, searched) = asked(&cache, address(number), 0x1000 + number);
@@ -52,7 +52,7 @@ fn more_places_than_are_kept_are_never_mixed_up() {
 }
 
 #[test]
-fn what_is_not_there_is_not_there_the_second_time() {
+fn a_failed_search_is_kept_too() {
     let near = Near::new(&[c"no_such_function", c"nor_this_one"]);
     let here = asked as *const c_void;
     assert_eq!([near.of(here), near.of(here)], [None, None]);

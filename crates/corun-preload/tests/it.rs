@@ -1,4 +1,4 @@
-//! Programs in C with the library loaded before them. This test plays their controller: what it advises is what they have to do.
+//! C programs with the library preloaded. This test is their controller: they have to follow its advice.
 
 use corun_adapt::{cpus, Peer};
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The library, which cargo built along with this test.
+/// The library, which cargo built together with this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libcorun_preload.so");
@@ -14,7 +14,7 @@ fn library() -> PathBuf {
     library
 }
 
-/// A compiled program of `tests/c`. `None`, and it says so, where it cannot be compiled here.
+/// Compiles a program of `tests/c`. Returns `None`, after saying so, if this machine cannot compile it.
 fn compiled(folder: &Path, source: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let program = folder.join(source);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{source}.c"));
@@ -24,7 +24,7 @@ fn compiled(folder: &Path, source: &str, compiler: &str, flags: &[&str]) -> Opti
         Ok(output) if output.status.success() => Some(program),
         Ok(output) => {
             let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            // A missing library is this machine's lack; anything else is this test's.
+            // A missing library is a lack of this machine. Any other failure fails the test.
             let lacks = ["cannot find", "unable to find", "No such file", "file not found"];
             let is_missing = lacks.iter().any(|what| error.contains(what));
             assert!(is_missing, "{error}");
@@ -38,7 +38,7 @@ fn compiled(folder: &Path, source: &str, compiler: &str, flags: &[&str]) -> Opti
     }
 }
 
-/// A program with the library, and its lines; it is killed in the end.
+/// A program with the library, and its output lines. It is killed at the end.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -65,7 +65,7 @@ impl Running {
         line.trim().to_owned()
     }
 
-    /// Advises a width until a line says that it is kept.
+    /// Advises a width until a line shows that the program follows it.
     fn advised(&mut self, width: u32, key: &str) -> String {
         let begin = Instant::now();
         let process = self.child.id();
@@ -113,7 +113,7 @@ fn is_wide() -> bool {
     cpus() >= 2
 }
 
-/// Teams follow the advice, those of regions with a clause where that was asked for, and nothing else of the program changes.
+/// Teams follow the advice, those with a clause only if requested, and nothing else in the program changes.
 fn teams_follow(compiler: &str) {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "team", compiler, &["-fopenmp"]) else { return };
@@ -138,7 +138,7 @@ fn teams_of_libgomp_are_as_wide_as_advised() {
 }
 
 #[test]
-fn threads_that_a_narrow_region_of_libgomp_leaves_out_are_gone() {
+fn a_narrow_region_of_libgomp_ends_the_other_threads() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "team", "gcc", &["-fopenmp"]) else { return };
     if !is_wide() {
@@ -170,7 +170,7 @@ fn a_program_that_does_not_adapt_keeps_its_teams() {
         assert_eq!(value(&running.line(), "free"), cpus());
         assert!(matches!(Peer::find(running.child.id()), Ok(None)), "nobody can advise it");
     }
-    // In observe mode it says what it would do, and what stays as it is.
+    // In observe mode the program prints what it would do, and what stays as it is.
     let mut running = Running::start(&program, &[("CORUN_ADAPT", "observe")]);
     assert_eq!(value(&running.line(), "free"), cpus());
     let mut error = BufReader::new(running.child.stderr.take().unwrap()).lines();
@@ -193,7 +193,7 @@ fn openblas_uses_as_many_threads_as_advised() {
 }
 
 #[test]
-fn the_number_of_cpus_is_lower_only_where_that_was_asked_for() {
+fn the_number_of_cpus_is_lower_only_if_requested() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "counts", "gcc", &[]) else { return };
     if !is_wide() {

@@ -1,4 +1,4 @@
-/* Prints how many threads OpenBLAS uses after a product, whenever that changes, and whether the product is right. */
+/* Prints how many threads OpenBLAS uses after a product, whenever the number changes, and whether the product is right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Prints the number of CPUs, asked in three ways, once a line comes in. */
+/* Waits for a line of input, then prints the number of CPUs from three functions. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* Prints the size of the team of its parallel regions, of one with a clause, and what it may be, whenever the first changes. With an
- * argument no region has a clause. */
+/* Prints the team sizes of its parallel regions whenever the first one changes. With an argument no region has a clause. */
 #include <omp.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
-/* Throughput for so many seconds, in steps a second: of a loop of parallel regions where it is compiled with OpenMP, else of products of
+/* Measures the throughput for a number of seconds, in steps per second. With OpenMP a step is a parallel region, otherwise a product of
  * OpenBLAS. For bench/adapt.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* Seconds that do not count. */
+/* Seconds that are excluded from the measurement. */
 #define WARM_UP 0.3
 
 static double now(void) {
@@ -14,7 +14,7 @@ static double now(void) {
 }
 
 #ifdef _OPENMP
-/* Some 2 ms of work for one thread, in equal parts with a barrier at the end, as solvers have it. */
+/* About 2 ms of work for one thread, in equal parts with a barrier at the end, as in solvers. */
 static double step(void) {
     double sum = 0;
 #pragma omp parallel for reduction(+ : sum)
@@ -43,7 +43,7 @@ static double step(void) {
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     double begin = now(), sum = 0;
-    /* Nothing is known in the first moments of any program; how soon it adapts is another measurement. */
+    /* Nothing is known in the first moments of a program. Another measurement shows how soon it adapts. */
     while (now() < begin + WARM_UP) sum += step();
     begin = now();
     long steps = 0;
