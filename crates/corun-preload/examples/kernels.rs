@@ -56,8 +56,7 @@ fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32))
     let mut rate_over = |length| {
         let (begin, mut steps) = (Instant::now(), 0.0);
         while begin.elapsed() < length {
-            let step =
-                || (rayon::current_num_threads(), (0..200u32).into_par_iter().map(part).sum::<f64>());
+            let step = || (rayon::current_num_threads(), (0..200u32).into_par_iter().map(part).sum::<f64>());
             tell(std::hint::black_box(pool.install(step)).0 as u32);
             steps += 1.0;
         }
