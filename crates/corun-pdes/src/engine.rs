@@ -63,7 +63,8 @@ impl<'m, M: Model> Run<'m, M> {
     /// Works as worker number `worker` until the run ends. Every worker below [`Options::workers`] has to work, each on its own
     /// thread.
     ///
-    /// `goes_on` is called at least once in 64 events, with the number of events that this worker committed since the last call. If
+    /// `goes_on` is called at least once in 64 events, and ten times a second while the worker is parked ([`Options::width`]). It
+    /// gets the number of events that this worker committed since the last call. If
     /// it returns `false`, the run ends for all workers. The run also ends if no worker has this number, or another thread works
     /// under it: [`Run::finish`] returns that error.
     pub fn work(&self, worker: usize, goes_on: impl FnMut(u64) -> bool) {
@@ -72,6 +73,10 @@ impl<'m, M: Model> Run<'m, M> {
             return shared.fail(Error::NoSuchWorker { worker, workers: shared.threads.len() });
         };
         if thread.set(thread::current()).is_err() {
+            return shared.fail(Error::WorksTwice { worker });
+        }
+        // Only a worker that has joined can be parked.
+        if shared.options.width.is_some() && shared.crew.join(worker).is_err() {
             return shared.fail(Error::WorksTwice { worker });
         }
         let outcome = Worker::new(&self.shared, worker as u32).run(goes_on);

@@ -1,6 +1,8 @@
 //! The options of a run, and the check that they make sense.
 
 use crate::error::Error;
+use corun_adapt::Width;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// No machine has more CPUs. Far more threads would exhaust the system's limits while they start, which ends the process.
@@ -84,6 +86,9 @@ pub struct Options {
     /// The most events that may wait, or be kept for rollbacks, over all logical processes. A run may exceed it by the messages of
     /// one event for each worker, and by `checkpoint_every` events for each logical process (for coasting forward).
     pub memory: usize,
+    /// How many workers go on, of those there are: the others park, and under LADM the workers that go on take over their kernel
+    /// processes. `None` keeps all workers. The other mappings ignore it, since nobody could take over.
+    pub width: Option<Arc<Width>>,
     /// Injected disturbance, for tests.
     pub disturbance: Option<Disturbance>,
 }
@@ -101,6 +106,7 @@ impl Default for Options {
             gvt_every: 4_096,
             window: None,
             memory: 4_000_000,
+            width: None,
             disturbance: None,
         }
     }

@@ -50,6 +50,8 @@ pub struct WorkerOutcome {
     pub took_over: u64,
     /// Kernel processes that it took back.
     pub came_home: u64,
+    /// How often it parked because fewer workers were wanted.
+    pub parked: u64,
 }
 
 impl Outcome {

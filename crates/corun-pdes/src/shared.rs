@@ -100,6 +100,8 @@ impl<'m, M: Model> Shared<'m, M> {
     pub fn end(&self) {
         self.stop.store(true, SeqCst);
         self.wake_all();
+        // Those that are parked too.
+        (0..self.threads.len()).for_each(|worker| self.crew.wake(worker));
     }
 
     /// Wakes all sleeping workers.

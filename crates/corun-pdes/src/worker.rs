@@ -11,6 +11,7 @@ use crate::outcome::WorkerOutcome;
 use crate::pin::pin_to_nth;
 use crate::rescue::Rescue;
 use crate::shared::Shared;
+use corun_adapt::Width;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ const ROUND_EVERY: Duration = Duration::from_micros(20);
 const LOOKS: u32 = 64;
 /// How long a worker sleeps if nobody wakes it.
 const SLEEP: Duration = Duration::from_millis(1);
+/// How long a worker parks before it asks again whether the run goes on.
+const PARKED: Duration = Duration::from_millis(100);
 
 /// A worker of a run.
 pub(crate) struct Worker<'s, 'm, M: Model> {
@@ -46,6 +49,8 @@ pub(crate) struct Worker<'s, 'm, M: Model> {
     /// Events that it committed since the last call of `goes_on`.
     committed: u64,
     rescue: Option<Rescue>,
+    /// How many workers go on, where others could take over from those that do not.
+    width: Option<&'s Width>,
     disturber: Option<Disturber>,
     report: WorkerOutcome,
 }
@@ -73,6 +78,10 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
                 Mapping::Ladm { stale_after } => Some(Rescue::new(me, options.workers, stale_after)),
                 _ => None,
             },
+            width: match options.mapping {
+                Mapping::Ladm { .. } => options.width.as_deref(),
+                _ => None,
+            },
             disturber: options.disturbance.map(|disturbance| Disturber::new(disturbance, me)),
             report: WorkerOutcome::default(),
         };
@@ -93,6 +102,9 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             self.look_around();
             if !goes_on(std::mem::take(&mut self.committed)) {
                 self.shared.end();
+            }
+            if self.park() {
+                continue;
             }
             match self.choose() {
                 Some((kp, bound)) => self.stint(kp, bound),
@@ -147,9 +159,22 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         }
     }
 
+    /// Parks if fewer workers are wanted. Returns whether it did.
+    #[inline]
+    fn park(&mut self) -> bool {
+        let (crew, me) = (&self.shared.crew, self.me as usize);
+        let Some(width) = self.width.filter(|_| !crew.is_wanted(me)) else { return false };
+        self.report.parked += 1;
+        crew.park(me, PARKED, width);
+        true
+    }
+
     /// LADM: takes back its own kernel processes, and takes over those of workers that show no sign of life.
     fn help(&mut self) {
         let Some(rescue) = &mut self.rescue else { return };
+        if let Some(width) = self.width {
+            self.shared.crew.refresh(width);
+        }
         self.report.came_home += self.shared.owners.take_home(self.me);
         self.report.took_over += rescue.look(&self.shared.crew, &self.shared.owners);
     }

@@ -11,6 +11,7 @@ use corun_pdes::models::Phold;
 use corun_pdes::{Idle, Mapping, Options, Run};
 use rayon::prelude::*;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 fn main() -> ExitCode {
@@ -66,11 +67,14 @@ fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32))
     rate_over(length)
 }
 
-/// Committed events per second of one run: with fixed mapping and this many workers, or with LADM and all CPUs.
+/// Committed events per second of one run: with fixed mapping and this many workers, or with LADM and as many as get CPUs.
 fn with_engine(threads: Option<u32>, length: Duration) -> f64 {
     let model = Phold::default();
+    let workers = threads.unwrap_or(cpus());
+    let width = || Arc::new(Width::new(Mode::On, 1, workers).expect("/proc is mounted"));
     let options = Options {
-        workers: threads.unwrap_or(cpus()) as usize,
+        workers: workers as usize,
+        width: threads.is_none().then(width),
         mapping: if threads.is_some() { Mapping::Fixed { pin: false } } else { Mapping::ladm() },
         idle: if threads.is_some() { Idle::Spin } else { Idle::Block },
         ..Options::default()

@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `own_threads` | workers that are the caller's threads |
 //! | `refusals` | options and models that make no sense |
+//! | `width` | workers that park because fewer are wanted |
 
 mod own_threads;
 mod refusals;
+mod width;

@@ -1,0 +1,58 @@
+//! Workers park when fewer are wanted. This test plays the controller that says how many.
+
+use corun_adapt::{Mode, Peer, Width};
+use corun_pdes::models::Phold;
+use corun_pdes::{Mapping, Options, Outcome, Run};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The width is read twenty times a second, so it is read many times in this.
+const LENGTH: Duration = Duration::from_millis(600);
+
+/// A controller finds one page in a process, so one run has one at a time.
+static ONE_PAGE: Mutex<()> = Mutex::new(());
+
+/// The outcome of a run of two workers that a controller advises to run this many.
+fn advised(threads: u32, mapping: Mapping) -> Outcome {
+    let _one_page = ONE_PAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let width = Width::new(Mode::On, 1, 2).unwrap();
+    width.publish().unwrap();
+    let controller = Peer::find(std::process::id()).unwrap().expect("the page was just published");
+    let model = Phold { lps: 64, ..Phold::default() };
+    let options = Options { workers: 2, mapping, width: Some(Arc::new(width)), ..Options::default() };
+    let run = Run::new(&model, &options).unwrap();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for worker in 0..2 {
+            let (run, controller) = (&run, &controller);
+            scope.spawn(move || {
+                run.work(worker, |_| {
+                    controller.advise(threads);
+                    begin.elapsed() < LENGTH
+                });
+            });
+        }
+    });
+    run.finish().unwrap()
+}
+
+fn parked(outcome: &Outcome) -> u64 {
+    outcome.workers.iter().map(|worker| worker.parked).sum()
+}
+
+#[test]
+fn under_ladm_a_worker_parks_while_one_is_wanted_and_the_other_takes_over() {
+    let outcome = advised(1, Mapping::ladm());
+    let [one, other] = &outcome.workers[..] else { panic!("{outcome:?}") };
+    assert!((one.parked > 0) != (other.parked > 0), "{outcome:?}");
+    let stays = if one.parked > 0 { other } else { one };
+    assert!(stays.took_over > 0 && outcome.committed > 0, "{outcome:?}");
+}
+
+#[test]
+fn nobody_parks_while_all_are_wanted_or_where_nobody_could_take_over() {
+    for (threads, mapping) in [(2, Mapping::ladm()), (1, Mapping::Fixed { pin: false }), (1, Mapping::Pool)] {
+        assert_eq!(parked(&advised(threads, mapping)), 0, "{mapping:?}");
+    }
+}
