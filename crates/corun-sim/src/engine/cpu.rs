@@ -1,7 +1,8 @@
 //! What a CPU does: settling the past, arming the next moment, switching from task to task.
 
 use super::account::{Occupancy, Reason};
-use super::{task_id, Doing, Engine, Pending, State, Task};
+use super::tracing::task_id;
+use super::{Doing, Engine, Pending, State, Task};
 use crate::checker;
 use crate::contention::{Running, ONE};
 use crate::sched::{CpuIx, TaskIx, Wake};

@@ -1,7 +1,8 @@
 //! Observations: what happened in a window, as any host reports it.
 
 use super::account::{counters_between, Tally};
-use super::{task_id, Completions, Engine, State};
+use super::tracing::task_id;
+use super::{Completions, Engine, State};
 use crate::checker;
 use crate::contention::Energy;
 use corun_model::limits::{CpuSet, Limits, TaskLimits};
