@@ -1,12 +1,14 @@
-//! Redraws ATC'16 on the modelled machines: figures 2, 4, 5 and 6, sensitivity and overhead:
-//! `cargo run --release -p corun-study --example atc16 [FOLDER]`, or with `--quick` each run five times shorter. With `--sample`
-//! counters are read every millisecond, as the paper's, in place of every 100 ms. `--linux RELEASE` names the kernel that places and balances,
-//! 3.14 as the paper's, and `--background` adds the threads of an idle Linux. `--record FILE` also writes what is stated as a record that
-//! documents quote. `--only alone,mixes-40,mixes-80,mongodb,thresholds,overhead` makes some of it, and leaves the rest of a record as it is.
+//! Redraws ATC'16 on the modelled machines: figures 2, 4, 5 and 6, sensitivity and overhead: `cargo run --release -p corun-study
+//! --example atc16 [FOLDER]`.
 //!
-//! Programs are the presets of `workloads/papers`, run again and again for twenty seconds; a speed is work done per time. A
-//! program's best static mapping is the fastest of those that [`mappings`] lists, alone. Numbers that the paper states stand beside
-//! ours; where it has only a picture there is nothing to compare with but the shape.
+//! `--quick` makes each run five times shorter. `--sample` reads counters every millisecond, as the paper does, instead of every 100
+//! ms. `--linux RELEASE` names the kernel for placement and balancing; 3.14 is the paper's. `--background` adds the threads of an idle
+//! Linux. `--record FILE` also writes the figures as a record that documents quote. `--only
+//! alone,mixes-40,mixes-80,mongodb,thresholds,overhead` makes some parts, and leaves the rest of a record as it is.
+//!
+//! Programs are the presets of `workloads/papers`, run again and again for twenty seconds. A speed is work per time. A program's best
+//! static mapping is the one of [`mappings`] with the fastest solo run. Numbers that the paper states are printed next to ours. Of
+//! figures without numbers only the shape can be compared.
 
 use corun_model::{Host, Outcome};
 use corun_policy::{by_name, Options, Scope};
@@ -26,18 +28,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-/// What is stated, as a record: by name, and with the paper's figure.
+/// The figures for the record, by name, each with that of the paper.
 static STATED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-/// Counters are read every millisecond.
+/// Whether counters are read every millisecond.
 static SAMPLED: AtomicBool = AtomicBool::new(false);
-/// Whose placement and balancing; none: the last kernel's with CFS.
+/// The kernel for placement and balancing. Unset: the last kernel with CFS.
 static LINUX_IS: OnceLock<String> = OnceLock::new();
-/// The threads of an idle Linux run as well.
+/// Whether the threads of an idle Linux run as well.
 static BACKGROUND: AtomicBool = AtomicBool::new(false);
-/// Their presets: one thread by CPU, and one in all.
+/// Their presets: one thread per CPU, and one for the machine.
 const KTHREADS: [&str; 2] = ["linux-kworker", "linux-kthreads"];
 
-/// A program with so many threads.
+/// A program, and its number of threads.
 type App = (&'static str, usize);
 
 const SMALL: &str = "atc16-ivybridge-40";
@@ -77,7 +79,7 @@ const MIXES_40: [&[App]; 30] = [
     &[("svd", 6), ("lsgd", 6)],
 ];
 
-/// Table 3: those of the 80-CPU machine.
+/// Table 3: the mixes of the 80-CPU machine.
 const MIXES_80: [&[App]; 11] = [
     &[("sgd", 20), ("bsgd", 20), ("svd", 20)],
     &[("sgd", 20), ("bsgd", 20), ("svd", 20), ("als", 20)],
@@ -111,7 +113,7 @@ const ALONE: [App; 15] = [
     ("tunkrank", 20),
 ];
 
-/// Under whom the tasks are mapped: name, policy, options.
+/// A mapper of tasks: its name, its policy, its options.
 type Mapper = (&'static str, Option<&'static str>, &'static [(&'static str, &'static str)]);
 
 const LINUX: Mapper = ("Linux", None, &[]);
@@ -120,11 +122,11 @@ const M: Mapper = ("SAM-M", Some("sam"), &[("tolerance", "true")]);
 const MP: Mapper = ("SAM-MP", Some("sam"), &[("tolerance", "true"), ("history", "true")]);
 const MPH: Mapper = ("SAM-MPH", Some("sam_mph"), &[]);
 
-/// What each run takes, in nanoseconds.
+/// The length of each run, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Length(u64);
 
-/// Each program's work per nanosecond on a machine, beside the others, under a mapper or (one program) pinned.
+/// Each program's work per nanosecond on a machine in a co-run, under a mapper or, for one program, pinned.
 fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: Length) -> Vec<f64> {
     run(machine, apps, mapper.1, mapper.2, pins, length)
 }
@@ -187,7 +189,7 @@ fn run(
     engine.progress()[..apps.len()].iter().map(|p| p.work_ns as f64 / elapsed_ns).collect()
 }
 
-/// Static mappings of so many threads: CPUs in turn, one per thread.
+/// Static mappings of this many threads: the CPUs in turn, one per thread.
 fn mappings(machine: &str, threads: usize) -> Vec<Vec<usize>> {
     let model = MachineModel::shipped(machine).expect("it is shipped");
     let cpus = model.machine.cpus();
@@ -201,10 +203,10 @@ fn mappings(machine: &str, threads: usize) -> Vec<Vec<usize>> {
     let context = |i: usize| cpus[..i].iter().filter(|c| c.core == cpus[i].core).count() as u32;
     let rank = |i: usize| cpus[..i].iter().filter(|c| c.socket == cpus[i].socket).count() as u32;
     let mut all = vec![
-        // Socket after socket: each one's cores first, or both contexts of a core in turn.
+        // Socket after socket: the cores of each first, or both contexts of a core in turn.
         by(&|i| (cpus[i].socket, context(i), cpus[i].core)),
         by(&|i| (cpus[i].socket, cpus[i].core, context(i))),
-        // A core each: socket after socket, or round the sockets.
+        // One thread per core: socket after socket, or alternating between sockets.
         by(&|i| (context(i), cpus[i].socket, cpus[i].core)),
         by(&|i| (context(i), rank(i), cpus[i].socket)),
     ];
@@ -213,7 +215,7 @@ fn mappings(machine: &str, threads: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// The best standalone static speed of every program that occurs.
+/// The best solo speed of every program under a static mapping.
 fn best(machine: &str, apps: impl Iterator<Item = App>, length: Length) -> BTreeMap<App, f64> {
     let all: std::collections::BTreeSet<App> = apps.collect();
     let of = |app: App| {
@@ -241,12 +243,12 @@ fn mean(values: &[f64]) -> f64 {
     geometric_mean(values).expect("there are some")
 }
 
-/// The least or the most of some gains, in percent.
+/// The least or the largest of some gains, in percent.
 fn of_all(gains: &[f64], which: fn(f64, f64) -> f64) -> String {
     percent(gains.iter().copied().reduce(which).expect("there are mixes"))
 }
 
-/// By how much one mapper's mixes run faster than another's: the geometric means, by mix, averaged.
+/// The gain of one mapper over another: the geometric means of each mix, averaged.
 fn gain(of: &[Vec<Vec<f64>>], mapper: usize, over: usize) -> f64 {
     let ratios: Vec<f64> = of.iter().map(|cell| mean(&cell[mapper]) / mean(&cell[over])).collect();
     mean(&ratios) - 1.0
@@ -281,10 +283,10 @@ fn table(title: &str, cells: &[&[App]], mappers: &[Mapper], of: &[Vec<Vec<f64>>]
     println!("{title}\n{}", rows.text());
 }
 
-/// The mappers that a chart has room for, and their colours.
+/// The mappers in a chart, and their colors.
 const DRAWN: [(&str, &str); 3] = [("Linux", "#999999"), ("SAM", "#f0c000"), ("SAM-MPH", "#0072b2")];
 
-/// A chart of some cells, numbered from `first`; programs alone have their names.
+/// A chart of some cells, numbered from `first`. Single programs have their names.
 fn draw(file: &Path, title: &str, first: usize, cells: &[&[App]], mappers: &[Mapper], of: &[Vec<Vec<f64>>]) {
     let bar = |by_mapper: &[Vec<f64>], (name, colour): (&'static str, &'static str)| {
         let place = mappers.iter().position(|m| m.0 == name).expect("every table has those that are drawn");
@@ -300,7 +302,7 @@ fn draw(file: &Path, title: &str, first: usize, cells: &[&[App]], mappers: &[Map
         .expect("the folder can be written to");
 }
 
-/// Prints figures alongside the paper's and keeps them by their names: `part` and a name each.
+/// Prints figures next to the paper's, and keeps them under `part` and a name.
 fn stated(part: &str, rows: &[(&str, &str, String, &str)]) {
     let mut table = Table::new(&["what the paper states", ">ours", ">paper"]);
     for (name, what, ours, paper) in rows {
@@ -310,12 +312,12 @@ fn stated(part: &str, rows: &[(&str, &str, String, &str)]) {
     println!("{}", table.text());
 }
 
-/// The mean gain over Linux of programs alone: all, and those without HuBench, whose six times would carry it.
+/// The mean gain over Linux of single programs: of all, and without HuBench, whose sixfold gain would dominate.
 fn alone_gains(part: &str, of: &[Vec<Vec<f64>>], mph: usize, paper: &str) {
     let is_hubench = |i: usize| ALONE[i].0 == "hubench";
     let others: Vec<_> = (0..of.len()).filter(|&i| !is_hubench(i)).map(|i| of[i].clone()).collect();
     let hubench: Vec<_> = (0..of.len()).filter(|&i| is_hubench(i)).map(|i| of[i].clone()).collect();
-    // Which mean the paper's is it does not say.
+    // The paper does not say which mean it uses.
     let ratios = of.iter().map(|cell| mean(&cell[mph]) / mean(&cell[0]));
     let arithmetic = ratios.sum::<f64>() / of.len() as f64 - 1.0;
     stated(
@@ -467,7 +469,7 @@ fn sensitivity(length: Length) {
             ("coherence-1", "coherence 50 % lower: mix 1", change(MIXES_40[0], &[("high", "390")]), "-30 %"),
         ],
     );
-    // Whether any threshold would: the worst by up to half, in steps of a quarter, of all programs alone and mixes 1 to 11.
+    // Whether any threshold matters: the worst change up to half, in steps of a quarter, for all single programs and mixes 1 to 11.
     let apps: Vec<&[App]> =
         ALONE.iter().map(std::slice::from_ref).chain(MIXES_40[..11].iter().copied()).collect();
     let brief = Length(length.0.min(4_000_000_000));
@@ -493,7 +495,7 @@ fn sensitivity(length: Length) {
     }
 }
 
-/// What one decision takes here with 80 running tasks, in the median of many.
+/// The median time of one decision here, with 80 running tasks.
 fn overhead() {
     let microseconds = |apps: usize| {
         let mut text = format!("schema = \"corun.scenario/1\"\nmachine = \"{LARGE}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n");

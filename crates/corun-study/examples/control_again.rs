@@ -1,8 +1,8 @@
-//! A record of the study of control written anew from its runs, with the metrics and tables as they are now: `cargo run -p
-//! corun-study --example control_again STUDY DIR COMMAND`.
+//! Writes a record of the study of control again from its runs, with the present metrics and tables: `cargo run -p corun-study
+//! --example control_again STUDY DIR COMMAND`.
 //!
-//! STUDY is the study's file, DIR the record's folder, COMMAND what the record says that it was made with. Nothing is measured,
-//! no run is changed. What was written into the record by hand has to be put back by hand.
+//! STUDY is the study's file, DIR the record's folder, COMMAND the command that made the record. Nothing is measured, and no run is
+//! changed. Edits that were made to the record by hand must be made again.
 
 use corun_study::control::file::ControlStudy;
 use corun_study::control::outcome::ControlOutcome;

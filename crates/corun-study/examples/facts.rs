@@ -1,4 +1,4 @@
-//! What a document may quote from a record: `cargo run -p corun-study --example facts studies/runs/predict`.
+//! Prints the facts that a document may quote from a record: `cargo run -p corun-study --example facts studies/runs/predict`.
 
 use corun_study::{facts, kept};
 use std::path::Path;

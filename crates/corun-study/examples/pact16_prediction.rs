@@ -1,9 +1,9 @@
 //! Redraws figure 8 of PACT'16 on the modelled machine: `cargo run --release -p corun-study --example pact16_prediction [FOLDER]`.
 //!
-//! Each program that the paper names runs on its machine beside one and four persistent loops and beside streamcluster with
-//! one and four threads. Its slowdown is predicted in the first third of the run, from a dedicated window and the shared
-//! one after it, and held against the slowdown of the whole run, by useful work and by simpler predictors fed with the
-//! same windows. The paper gives means, no single bars.
+//! Each program of the paper runs on its machine with one and four persistent loops, and with streamcluster of one and four threads.
+//! Its slowdown is predicted in the first third of the run, from a dedicated window and the shared one after it. The prediction by
+//! useful work, and those by simpler predictors from the same windows, are compared with the slowdown of the whole run. The paper gives
+//! only means.
 
 #[path = "../../corun-predict/tests/rig/mod.rs"]
 mod rig;
@@ -29,7 +29,7 @@ fn all_programs() -> impl Iterator<Item = &'static str> {
     PARSEC.into_iter().chain(NPB)
 }
 
-/// One predictor: its name, the paper's mean error, what it says.
+/// One predictor: its name, the paper's mean error, and its prediction.
 struct Predictor {
     name: &'static str,
     paper: Option<f64>,
@@ -62,7 +62,7 @@ const PREDICTORS: [Predictor; 9] = [
         colour: "#cc79a7",
         of: |c| c.dedicated.estimate.baselines.mpki,
     },
-    // Instructions per wall time: what CPI says of a program whose CPU share is known, too.
+    // Instructions per wall time: CPI of a program whose CPU share is known too.
     Predictor {
         name: "CPI × CPU share",
         paper: None,
@@ -95,7 +95,7 @@ const PREDICTORS: [Predictor; 9] = [
     },
 ];
 
-/// A program beside an interferer, with one seed.
+/// A program with an interferer, and one seed.
 struct Case {
     program: &'static str,
     interferer: usize,
@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-/// Mean error of a predictor over the cases that `keep` keeps.
+/// Mean error of a predictor over the cases that `keep` accepts.
 fn mape(cases: &[Case], predictor: &Predictor, keep: impl Fn(&Case) -> bool) -> f64 {
     let errors: Vec<f64> = cases.iter().filter(|c| keep(c)).map(|c| c.error(predictor)).collect();
     errors.iter().sum::<f64>() / errors.len() as f64

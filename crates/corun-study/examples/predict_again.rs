@@ -1,14 +1,14 @@
-//! The study of predictions judged anew from its recordings, with the predictor as it is now: `cargo run --release -p
-//! corun-study --example predict_again RESULT RECORDINGS [OUT] [--by-time] [--wake-up-us=N]`.
+//! Judges the study of predictions again from its recordings, with the present predictor: `cargo run --release -p corun-study --example
+//! predict_again RESULT RECORDINGS [OUT] [--by-time] [--wake-up-us=N]`.
 //!
-//! RESULT is the `result.json` or `result.json.gz` of a study that was made with `--recordings RECORDINGS`. Lengths and slowdowns are those of
-//! the record; predictions are made again from the windows that were kept: the last one before a third of a co-run had
-//! passed, and the last of all. So two ways to predict can be compared on the same co-runs; `--by-time` is one of them:
-//! without what hardware counters told; `--wake-up-us` is what waking a sleeping CPU took there, for records that do not say. The record with these predictions goes to the folder OUT.
+//! RESULT is the `result.json` or `result.json.gz` of a study that was made with `--recordings RECORDINGS`. Lengths and slowdowns are
+//! those of the record. Predictions are made again from the kept windows: the last one before a third of a co-run had passed, and the
+//! last of all. So two predictors can be compared on the same co-runs. `--by-time` ignores hardware counters. `--wake-up-us` is the
+//! cost of waking a sleeping CPU, for records that do not have it. The record with these predictions goes to the folder OUT.
 //!
-//! `corun predict --again RECORD` does the same from the windows that a record keeps itself; those of a folder are all there were.
+//! `corun predict --again RECORD` does the same from the windows in the record itself. A folder of recordings has all windows.
 //!
-//! Limits: when dedicated windows were taken is as it was; another schedule needs another study.
+//! Limits: the times of the dedicated windows stay as they were. Another schedule needs another study.
 
 use corun_predict::Options;
 use corun_study::kept;

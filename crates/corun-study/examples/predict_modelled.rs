@@ -1,8 +1,9 @@
 //! Co-runs of the modelled machine as a record that can be predicted again: `cargo run --release -p corun-study --example predict_modelled FOLDER`.
 //!
-//! Synthetic programs of every kind on two CPUs, without hardware counters and beside several interferers, and programs of PACT'16 on its machine with
-//! counters, beside four loops. Windows, schedule and budget are those of `corun predict --dedicated`. The truth is the same run to its end, beside the
-//! interferer and alone. FOLDER/predict-modelled has the co-runs with dedicated windows, FOLDER/predict-modelled-replay every second synthetic one without them, with a replay.
+//! The programs are synthetic ones of every kind, on two CPUs without hardware counters and with several interferers, and those of
+//! PACT'16, on its machine with counters and with four loops. Windows, schedule and budget are those of `corun predict --dedicated`.
+//! The truth is the same run to its end, with the interferer and solo. FOLDER/predict-modelled has the co-runs with dedicated windows.
+//! FOLDER/predict-modelled-replay has every second synthetic one without them, with a replay.
 //!
 //! `corun predict --again FOLDER/predict-modelled` predicts them again, and `scripts/keep-record FOLDER/predict-modelled predict-modelled` keeps them.
 
@@ -21,11 +22,11 @@ use rayon::prelude::*;
 use rig::{interferers, pact16, programs, synthetic, time_ns, windows, Sampling};
 use std::path::PathBuf;
 
-/// Every which of the synthetic programs: it has no factor in common with the numbers of kinds, waits and grains.
+/// Every fifth synthetic program is used. The number has no factor in common with the numbers of kinds, waits and grains.
 const EVERY: usize = 5;
 const SEED: u64 = 1;
 
-/// A program beside an interferer.
+/// A program with an interferer.
 struct Case {
     program: String,
     interferer: String,
@@ -48,7 +49,7 @@ fn cases() -> Vec<Case> {
             found.push(case(&name.replace(" / ", "/"), &short.replace('"', ""), scenario, false));
         }
     }
-    // Half of those that block, and all that spin.
+    // Half of the programs that block, and all that spin.
     for program in PARSEC.into_iter().step_by(2).chain(NPB) {
         found.push(case(program, "4 loops", pact16(program, true, 4), true));
     }

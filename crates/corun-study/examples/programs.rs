@@ -1,10 +1,10 @@
-//! Whether the programs of the live studies run here, how long they take alone, and beside an interferer.
+//! Checks whether the programs of the live studies run here, and prints how long they take solo and in a co-run.
 //!
 //! ```text
 //! cargo run --release -p corun-study --example programs -- FOLDER CORUN [INTERFERER [PROGRAM...]]
 //! ```
 //!
-//! FOLDER keeps the inputs, CORUN is the program file of corun. Run it on a quiet machine: nothing is rejected here.
+//! FOLDER keeps the inputs, CORUN is the path of the corun executable. Run it on a quiet machine: no run is rejected here.
 
 use corun_study::programs::{Catalogue, Program, ProgramSetup};
 use std::path::Path;

@@ -1,21 +1,20 @@
-//! The spin matrix of `docs/spinning.md`: both spin detectors against programs that know how long they spun, and
-//! against programs that never do.
+//! The spin matrix of `docs/spinning.md`: compares both spin detectors with programs that know how long they spun, and with programs
+//! that never spin.
 //!
 //! ```text
 //! cargo run --release -p corun-study --example spin_matrix [-- --runs N] [--beside LOOPS] [PROGRAM…]
 //! cargo run --release -p corun-study --example spin_matrix -- --sample-cost
 //! ```
 //!
-//! Method: each program runs several times; samples and counters watch the same run in the same windows, as `corun
-//! predict` does. A program that spins prints a line `TID NAME CPU_NS SPIN_NS` for each of its threads, read from the
-//! threads' own clocks; whatever else runs here never spins. `--beside 2` runs each beside two endless loops in a session
-//! of their own, so that it gets half of a machine with two CPUs and waits all the more. A detector's error is what it found less what is true, in
-//! points of the program's time on a CPU; of a thread, likewise. The cost of samples is what the sampler reckons, that of
-//! counters the program's switches times what one costs more, with reading; both are shares of one CPU. `--sample-cost`
-//! measures what one sample takes from the program, which the sampler has to assume.
+//! Method: each program runs several times. Samples and counters watch the same run in the same windows, as `corun predict` does. A
+//! program that spins prints a line `TID NAME CPU_NS SPIN_NS` for each of its threads, from the threads' own clocks. All other programs
+//! here never spin. `--beside 2` runs each with two endless loops in their own session. Then it gets half of a machine with two CPUs,
+//! and waits more. The error of a detector is the difference from the truth, in points of the program's or thread's time on a CPU. The
+//! sampler reports the cost of samples. The cost of counters is the program's switches times the added cost of one, plus reading. Both
+//! are shares of one CPU. `--sample-cost` measures the cost of one sample to the program, which the sampler has to assume.
 //!
-//! Limits: what this machine lacks (a compiler, Go, Java, counters) is said and left out. Rows of few seconds have few
-//! thousand samples, so a tenth of a point is luck.
+//! Limits: a row is left out, with a message, if this machine lacks something for it (a compiler, Go, Java, counters). Rows of few
+//! seconds have a few thousand samples, so a tenth of a point is chance.
 
 use corun_linux::clock::thread_cpu_ns;
 use corun_linux::counters::{LivePerf, Options};
@@ -82,7 +81,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was found of a thread over a run, in nanoseconds.
+/// The results for a thread over a run, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Found {
     name: String,
@@ -103,16 +102,16 @@ struct Run {
     counting: Option<f64>,
 }
 
-/// How far a detector was off, in points.
+/// The errors of a detector, in points.
 #[derive(Clone, Copy, Debug, Default)]
 struct Error {
-    /// Of the program.
+    /// The error for the whole program.
     whole: f64,
-    /// Of the thread where it was largest.
+    /// The largest error for a thread.
     worst: f64,
 }
 
-/// Runs a command under both detectors, `beside` so many loops.
+/// Runs a command under both detectors, with `beside` endless loops.
 fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
     let root = Root::new("/");
     let a_loop = || {
@@ -183,7 +182,7 @@ fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
     let on_cpu_ns = compared.iter().map(|(f, _)| f.on_cpu_ns as f64).sum::<f64>().max(1.0);
     let error = |of: &dyn Fn(&Found) -> u64| {
         let off = |(f, truth): &(&Found, f64)| of(f) as f64 - truth * f.on_cpu_ns as f64;
-        // A thread that hardly ran has no share to speak of.
+        // The share of a thread that hardly ran has no meaning.
         let long = compared.iter().filter(|(f, _)| f.on_cpu_ns as f64 > on_cpu_ns / 50.0);
         let worst = long.map(|c| 100.0 * off(c) / c.0.on_cpu_ns as f64).fold(0.0, |a: f64, b| {
             if b.abs() > a.abs() {
@@ -206,7 +205,7 @@ fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
     })
 }
 
-/// What a program says of its threads: the share of each thread's CPU time that it spun.
+/// The true shares of each thread's CPU time that it spun, as the program prints them.
 fn truths(printed: &str, all: &BTreeMap<TaskId, Found>) -> Vec<(TaskId, f64)> {
     let of = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -221,7 +220,7 @@ fn truths(printed: &str, all: &BTreeMap<TaskId, Found>) -> Vec<(TaskId, f64)> {
     printed.lines().filter_map(of).collect()
 }
 
-/// A line of the table: the median over the runs, and what was worst.
+/// A line of the table: the median over the runs, and the worst values.
 fn row(name: &str, runs: &[Run]) -> String {
     let median = |of: &dyn Fn(&Run) -> f64| {
         let mut values: Vec<f64> = runs.iter().map(of).collect();
@@ -255,7 +254,7 @@ fn row(name: &str, runs: &[Run]) -> String {
 
 type Made = Box<dyn Fn() -> Option<Vec<String>>>;
 
-/// Programs by name; each is made when its turn comes, `None` where that is not possible here.
+/// Programs by name. Each is made when its turn comes; `None` if this machine cannot make it.
 fn programs(folder: &Path) -> Vec<(String, Made)> {
     let at = |name: &str| folder.join(name);
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
@@ -340,7 +339,7 @@ fn programs(folder: &Path) -> Vec<(String, Made)> {
     found
 }
 
-/// Words in an order that no compressor foresees: 24 MB, made once.
+/// Words in an order that compresses badly: 24 MB, made once.
 fn write_text(path: &str) -> bool {
     if Path::new(path).exists() {
         return true;
@@ -398,7 +397,7 @@ fn load(sync: &str, wait: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What one sample takes from the program: the same work with and without samples every 100 µs, in turns.
+/// Measures the time that one sample takes from the program: alternates the same work with and without samples every 100 µs.
 fn sample_cost() -> Result<(), Failure> {
     const ROUNDS: usize = 21;
     let options = SpinOptions { cost_max: 1.0, period_ns_min: 100_000, by_task: false, descriptors: None };

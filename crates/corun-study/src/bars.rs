@@ -1,4 +1,4 @@
-//! A bar chart as SVG: groups of bars, each bar stacked from segments, with marks for the numbers that a paper gives.
+//! A bar chart as SVG: groups of stacked bars, with marks for the numbers of a paper.
 //!
 //! Coordinates are rounded to a tenth, so equal values give equal bytes.
 
@@ -13,12 +13,12 @@ const BAR: f64 = 26.0;
 const GAP: f64 = 6.0;
 const BETWEEN: f64 = 30.0;
 
-/// A kind of segment: its name in the legend and its colour (after Okabe and Ito, as in the reports).
+/// A kind of segment: its name in the legend and its color (after Okabe and Ito, as in the reports).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// Its colour.
+    /// Its color, as in CSS.
     pub colour: &'static str,
 }
 
@@ -32,24 +32,24 @@ pub const STEAL: Part = Part { name: Cow::Borrowed("steal"), colour: "#d55e00" }
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What stands below it.
+    /// Its label.
     pub name: String,
     /// Its segments from the bottom up, each at least 0.
     pub parts: Vec<(Part, f64)>,
-    /// What the paper says the bar's height is, if it gives a number.
+    /// The height of the bar in the paper, if the paper gives a number.
     pub paper: Option<f64>,
 }
 
 /// Bars that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What stands below the group.
+    /// The label of the group.
     pub name: String,
     /// Its bars.
     pub bars: Vec<Bar>,
 }
 
-/// Draws the chart; `unit` names the vertical axis.
+/// Draws the chart. `unit` is the label of the vertical axis.
 pub fn chart(title: &str, unit: &str, groups: &[Group]) -> String {
     let bars: usize = groups.iter().map(|g| g.bars.len()).sum();
     let width = LEFT + bars as f64 * (BAR + GAP) + groups.len() as f64 * BETWEEN + 20.0;
@@ -114,7 +114,7 @@ fn height(bar: &Bar) -> f64 {
     bar.parts.iter().map(|p| p.1).sum()
 }
 
-/// A round step that gives some five lines.
+/// A round step that gives about five lines.
 fn step(most: f64) -> f64 {
     let steps = [0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 50.0, 100.0];
     steps.into_iter().find(|s| most / s <= 6.0).unwrap_or(most / 5.0)
@@ -159,7 +159,7 @@ fn legend(svg: &mut String, groups: &[Group]) {
     let mut x = LEFT;
     for part in seen {
         let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", y - 10.0, part.colour, x + 16.0, escape(&part.name));
-        // So wide is a letter at most, on average.
+        // A letter is at most this wide, on average.
         x += (26.0 + 7.0 * part.name.chars().count() as f64).max(90.0);
     }
     if bars().any(|b| b.paper.is_some()) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_at_the_numbers_that_are_written_beside_them() {
+    fn lines_are_at_the_numbers_of_their_labels() {
         let lines = |height: f64| -> Vec<(f64, f64)> {
             let bar = Bar { name: "b".into(), parts: vec![(COMPUTE, height)], paper: None };
             let svg = chart("t", "u", &[Group { name: "g".into(), bars: vec![bar] }]);

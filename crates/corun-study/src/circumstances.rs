@@ -1,11 +1,11 @@
-//! Where and when runs were made, for a record; and whether those of two records go together.
+//! The machine and the date of runs, for a record, and a check whether two records may be combined.
 
 use corun_linux::sched::autogroups_are_on;
 use corun_linux::{topology, Root};
 use corun_report::describe;
 use serde::{Deserialize, Serialize};
 
-/// Where and when.
+/// The machine on which runs are made.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     /// The machine in one line.
@@ -17,10 +17,10 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Those of this machine now.
+    /// Reads those of this machine.
     ///
     /// # Errors
-    /// One sentence: its shape cannot be read.
+    /// One sentence: the shape of the machine cannot be read.
     pub fn read(root: &Root) -> Result<Circumstances, String> {
         let machine =
             topology::read_machine(root).map_err(|e| format!("reading the machine's shape: {e}"))?;
@@ -32,14 +32,14 @@ impl Circumstances {
     }
 }
 
-/// How every record of a live study begins.
+/// The first fields of every record of a live study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordHead {
     /// The schema of the record.
     pub schema: String,
     /// The version of corun.
     pub corun: String,
-    /// When it began, for people.
+    /// The date of the first run, for people.
     pub date: Option<String>,
     /// The machine, in one line.
     pub machine: String,
@@ -48,18 +48,18 @@ pub struct RecordHead {
 }
 
 impl RecordHead {
-    /// When it began, in words.
+    /// The date of the first run, in words.
     pub fn when(&self) -> &str {
         self.date.as_deref().unwrap_or("at an unknown date")
     }
 
-    /// What must be the same of records that go together: numbers of two machines do not belong in one table.
+    /// The facts that two records must share to be combined: numbers of two machines do not belong in one table.
     pub fn facts(&self) -> [(&'static str, String); 3] {
         [("schema", self.schema.clone()), ("machine", self.machine.clone()), ("kernel", self.kernel.clone())]
     }
 }
 
-/// The first of some facts about two records in which they differ, with what it was and what it is; `None`: they go together.
+/// The first of these facts in which two records differ, with the old and the new value. `None` if they may be combined.
 pub fn first_difference(
     was: impl IntoIterator<Item = (&'static str, String)>,
     is: impl IntoIterator<Item = (&'static str, String)>,

@@ -1,12 +1,12 @@
 //! The figures that documents quote from records, so that no two pages can disagree.
 //!
-//! A record tells **facts**: named texts such as `first-third.ledger.known`, which is `8.6 %`, and whole tables. A document
-//! quotes one between two comments that no reader sees: `<!--predict:first-third.ledger.known-->8.6 %<!--/-->`, where
-//! `predict` is the record's folder in `studies/runs`. [`filled`] is the document with every quotation as the record has it;
-//! the test `every_figure_that_a_document_quotes_is_that_of_its_record` compares the two, or writes what differs.
+//! A record has **facts**: named texts such as `first-third.ledger.known`, which is `8.6 %`, and whole tables. A document quotes a fact
+//! between two invisible comments: `<!--predict:first-third.ledger.known-->8.6 %<!--/-->`, where `predict` is the record's folder in
+//! `studies/runs`. [`filled`] returns the document with the record's value in every quotation. The test
+//! `every_figure_that_a_document_quotes_is_that_of_its_record` compares the two, or writes the differences.
 //!
-//! Which facts a record of a study has, the `facts` of its folder says. A record that another program made, such as
-//! `bench/verify.py`, brings its own along.
+//! The module `facts` of a study defines the facts of its records. A record of another program, such as `bench/verify.py`, contains its
+//! own.
 
 use crate::kinds::KINDS;
 use serde::Deserialize;
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 
 pub use crate::quoted::Facts;
 
-/// How a quotation ends.
+/// The end of a quotation.
 const END: &str = "<!--/-->";
 
-/// The facts of a record, which is the text of its `result.json`.
+/// The facts of a record, from the text of its `result.json`.
 ///
 /// # Errors
-/// One sentence: no record of a live study.
+/// One sentence: it is not a record of a live study.
 pub fn of(text: &str) -> Result<Facts, String> {
     #[derive(Deserialize)]
     struct Head {
@@ -41,10 +41,11 @@ pub fn of(text: &str) -> Result<Facts, String> {
     Ok(facts)
 }
 
-/// The document with each quotation as its record has it, and how many there are. `facts` gives a record's by its name.
+/// The document with the record's value in each quotation, and how many quotations there are. `facts` returns the facts of a record by
+/// name.
 ///
 /// # Errors
-/// One sentence: the quotation that has no end, or names no record or no fact.
+/// One sentence: a quotation has no end, or names a record or a fact that does not exist.
 pub fn filled(
     document: &str,
     facts: &dyn Fn(&str) -> Result<Facts, String>,
@@ -81,7 +82,7 @@ pub fn filled(
     Ok((out + rest, count))
 }
 
-/// Names that begin as one that is not there does.
+/// Names of facts that begin like a missing one.
 fn near(facts: &Facts, fact: &str) -> String {
     let begins = fact.split('.').next().unwrap_or_default();
     let like: Vec<&str> = facts.keys().map(String::as_str).filter(|name| name.starts_with(begins)).collect();
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_replaced_and_everything_else_is_left() {
+    fn quotations_are_replaced_and_everything_else_stays() {
         let text =
             "a <!-- note: kept --> b <!--r:error-->5 %<!--/-->, c <!--r:table-->\nold\n<!--/--> d <!-- open";
         let (new, count) = filled(text, &one).unwrap();

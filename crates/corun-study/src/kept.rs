@@ -1,17 +1,17 @@
-//! Records as the tree keeps them: `studies/runs/NAME/result.json.gz`, which every reader of a `result.json` takes as well.
+//! Records in the repository: `studies/runs/NAME/result.json.gz`. Every reader of a `result.json` also reads this form.
 
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// How a file that gzip made begins.
+/// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of a file, plain or compressed with gzip: at most one byte more than `most`, so that a caller can tell.
+/// Reads a file, plain or compressed with gzip: at most one byte more than `most`, so that a caller can detect an excess.
 ///
 /// # Errors
-/// What the kernel says; what is no text, or is compressed and damaged.
+/// The kernel's error; the file is not text, or its compressed data is damaged.
 pub fn read(path: &Path, most: u64) -> Result<String> {
     let mut file = BufReader::new(File::open(path)?);
     let is_compressed = file.fill_buf()?.starts_with(&GZIP);
@@ -24,10 +24,10 @@ pub fn read(path: &Path, most: u64) -> Result<String> {
     Ok(text)
 }
 
-/// The result in the folder of a record: `result.json`, or `result.json.gz` where there is no such file.
+/// Reads the result in the folder of a record: `result.json`, or `result.json.gz` if the first does not exist.
 ///
 /// # Errors
-/// As [`read`]; there is neither.
+/// As [`read`], or neither exists.
 pub fn record(folder: &Path) -> Result<String> {
     let plain = folder.join("result.json");
     let read = read(&if plain.exists() { plain } else { folder.join("result.json.gz") }, u64::MAX);

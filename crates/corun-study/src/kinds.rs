@@ -1,13 +1,13 @@
-//! The kinds of studies that `corun study` runs: a row each.
+//! The table of the kinds of studies that `corun study` runs.
 
 use crate::quoted::Facts;
 use crate::study::{Study, StudyError, StudyFile, Wanted};
 use crate::{control, describe, predict, schedulers, validate, verify};
 
-/// Opens a study: its file is read, and what is not wanted is left out. Nothing runs.
+/// Opens a study: reads its file, and keeps what the user asked for. Nothing runs.
 type Open = fn(&StudyFile<'_>, &Wanted) -> Result<Box<dyn Study>, StudyError>;
 
-/// The facts of a record by the text of its `result.json`.
+/// Returns the facts of a record from the text of its `result.json`.
 type FactsOf = fn(&str) -> serde_json::Result<Facts>;
 
 /// A kind of study.
@@ -15,24 +15,24 @@ type FactsOf = fn(&str) -> serde_json::Result<Facts>;
 pub struct Kind {
     /// The schema of its files.
     pub schema: &'static str,
-    /// The flags that it takes, besides those that all take.
+    /// The flags that it takes, in addition to those of all studies.
     pub flags: &'static [&'static str],
     /// The studies of this kind that corun brings along.
     pub own: &'static [Own],
-    /// How one is opened.
+    /// Opens one.
     pub open: Open,
-    /// The schema of its records, and the facts of one of them by its text; `None`: no document quotes them.
+    /// The schema of its records, and the function for their facts. `None` if no document quotes them.
     pub facts: Option<(&'static str, FactsOf)>,
 }
 
 /// A study that corun brings along.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// What users call it.
+    /// Its name for users.
     pub name: &'static str,
     /// Its file in the tree.
     pub file: &'static str,
-    /// The text of that.
+    /// The text of the file.
     pub text: &'static str,
 }
 
@@ -98,10 +98,10 @@ pub fn own() -> impl Iterator<Item = &'static Own> {
     KINDS.iter().flat_map(|kind| kind.own)
 }
 
-/// The kind of a study's file, by the schema that it says.
+/// The kind of a study's file, from its schema.
 ///
 /// # Errors
-/// It says none, or one that no study has.
+/// It names no schema, or an unknown one.
 pub fn kind_of(file: &StudyFile<'_>) -> Result<&'static Kind, StudyError> {
     let StudyFile { name, text, .. } = file;
     let all: Vec<&str> = KINDS.iter().map(|kind| kind.schema).collect();

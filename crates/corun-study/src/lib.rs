@@ -1,28 +1,28 @@
-//! Studies: a matrix of experiments, its runs on the live and on the modelled machine, what came of them as tables,
-//! figures and dated records.
+//! Studies: a matrix of experiments, its runs on the live and on the modelled machine, and the results as tables, figures and dated
+//! records.
 //!
-//! Every study is a folder: its file as written, its runs, what came of them, tables and record, and what documents may
-//! quote of it. Those that `corun study` runs implement [`Study`](study::Study), and are a row each of [`kinds`].
+//! Every study is a folder: its file as written, its runs, its result, its tables and record, and the facts that documents may quote. A
+//! study for `corun study` implements [`Study`](study::Study), and is a row of [`kinds`].
 //!
 //! | folder | the study of |
 //! | --- | --- |
 //! | [`predict`] | predictions of slowdown |
-//! | [`control`] | control: what it wins, for whom, and who pays |
+//! | [`control`] | control: the gains, for whom, and who pays |
 //! | [`verify`] | verdicts on short runs |
-//! | [`schedulers`] | what papers show of their schedulers, on modelled machines |
-//! | [`validate`] | the modelled machine against this one (`corun validate`) |
-//! | [`describe`] | programs: what they do alone, as workload files (`corun study programs`) |
+//! | [`schedulers`] | figures of papers on schedulers, on modelled machines |
+//! | [`validate`] | the modelled machine compared with this one (`corun validate`) |
+//! | [`describe`] | programs: their solo runs as workload files (`corun study programs`) |
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`study`], [`kinds`] | what every study is, and which kinds there are |
-//! | [`study_file`] | what is wrong with a study file, and where |
+//! | [`study`], [`kinds`] | the interface of every study, and the kinds |
+//! | [`study_file`] | errors of a study file, with their line |
 //! | [`programs`] | the programs and interferers of the live studies, ready to run |
-//! | [`session`], [`mod@pace`] | a child process in a session of its own; how fast this machine is |
-//! | [`mod@this_machine`], [`circumstances`] | the model of the machine that corun runs on; where and when, for a record |
-//! | [`kept`], [`facts`] | records as the tree keeps them, and the figures that documents quote from them |
+//! | [`session`], [`mod@pace`] | a child process in its own session; the speed of this machine |
+//! | [`mod@this_machine`], [`circumstances`] | the model of the machine that corun runs on; place and date of a record |
+//! | [`kept`], [`facts`] | records in the repository, and the figures that documents quote from them |
 //! | [`mod@simulated`] | a scenario that ran on a modelled machine, as a report |
-//! | [`paper_figures`] | what an example that redraws a paper states, as such a record |
+//! | [`paper_figures`] | the figures of an example that redraws a paper, as such a record |
 //! | [`statistics`], [`hash`], [`bars`] | quantiles, a hash that never changes, bar charts |
 
 pub mod bars;

@@ -1,4 +1,4 @@
-//! The pace of this machine: how many loops of corun's loads are a millisecond of work.
+//! The pace of this machine: how many loops of corun's loads make a millisecond of work.
 
 use corun_load::kernel::Kernel;
 use corun_load::Calibration;

@@ -1,13 +1,12 @@
-//! The programs and interferers of the live studies (`corun.programs/1`, `studies/programs.toml`), ready to run here:
-//! real programs, numerical kernels that are built from source, and loads of corun's own.
+//! The programs and interferers of the live studies (`corun.programs/1`, `studies/programs.toml`), ready to run here: real programs,
+//! numerical kernels built from source, and loads of corun.
 //!
-//! Inputs are made once, by the shell scripts that the file holds, in a folder that a later study finds again; what is
-//! made depends on nothing but the script. Each program and each interferer is started in a session of its own (see
-//! [`crate::session`]), without input and output. The wall time of a run is from its start to its end, the loading of
-//! the program included.
+//! Shell scripts in the file make the inputs once, in a folder that later studies reuse. An input depends only on its script. Each
+//! program and each interferer runs in its own session (see [`crate::session`]), without input and output. The wall time of a run is
+//! from its start to its end, including loading.
 //!
-//! Limits. A real program that shares work dynamically, or searches with threads in a race, does not do quite the same
-//! work twice; what a pair of runs differs by is part of a study's error.
+//! Limits. A real program that shares work dynamically, or searches with racing threads, does not do exactly the same work twice. This
+//! difference is part of a study's error.
 
 use crate::hash::fnv1a;
 use crate::session::Session;
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant};
 /// The programs that corun brings along.
 pub const PROGRAMS: &str = include_str!("../../../studies/programs.toml");
 
-/// The kernels' sources, as they are laid out in the folder of inputs.
+/// The sources of the kernels, and their names in the folder of inputs.
 const SOURCES: [(&str, &str); 6] = [
     ("Makefile", include_str!("../../../studies/programs/Makefile")),
     ("cg.c", include_str!("../../../demo/cg.c")),
@@ -34,15 +33,15 @@ const SOURCES: [(&str, &str); 6] = [
     ("learn.py", include_str!("../../../studies/programs/learn.py")),
 ];
 
-/// What a program is.
+/// The kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A program that people use.
     Real,
-    /// A numerical kernel of the studies' own.
+    /// A numerical kernel of the studies.
     Kernel,
-    /// A load of corun's, whose behaviour is known.
+    /// A load of corun, with known behavior.
     Load,
 }
 
@@ -50,20 +49,20 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waits {
-    /// Asleep in the kernel.
+    /// They sleep in the kernel.
     Block,
-    /// On the CPU.
+    /// They spin on the CPU.
     Spin,
-    /// Hardly or not at all.
+    /// They wait hardly or not at all.
     Alone,
 }
 
-/// What it takes to run something: the part that programs and interferers have in common.
+/// How to run something, for programs and interferers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Set for it besides what this process has.
+    /// Environment variables that are added.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// A shell script that makes its input.
@@ -74,18 +73,18 @@ pub struct Recipe {
     pub packages: Vec<String>,
 }
 
-/// A program: it has a given amount to do, and ends.
+/// A program: it has a fixed amount of work, and ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// What it is, in one line.
     pub about: String,
-    /// What it is, in one word.
+    /// Its kind.
     pub kind: Kind,
     /// How its threads wait for each other.
     pub waits: Waits,
-    /// About how long it takes alone on two CPUs, in nanoseconds.
+    /// Approximate solo length on two CPUs, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub solo: u64,
     /// How to run it.
@@ -96,7 +95,7 @@ pub struct Program {
 /// An interferer: it runs until it is ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interferer {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// What it is, in one line.
     pub about: String,
@@ -105,7 +104,7 @@ pub struct Interferer {
     pub recipe: Recipe,
 }
 
-/// All there are.
+/// All programs and interferers of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
@@ -124,7 +123,7 @@ impl Catalogue {
         Catalogue::parse("studies/programs.toml", PROGRAMS).expect("a test reads it")
     }
 
-    /// Reads a file's text; `file` is only named in errors.
+    /// Reads a file's text. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -162,7 +161,7 @@ impl Catalogue {
     }
 }
 
-/// A folder with inputs, and what the placeholders of recipes stand for.
+/// A folder with inputs, and the values of the placeholders in recipes.
 #[derive(Clone, Debug)]
 pub struct ProgramSetup {
     folder: PathBuf,
@@ -172,17 +171,17 @@ pub struct ProgramSetup {
 }
 
 impl ProgramSetup {
-    /// Inputs in `folder`, which is made if it is not there; `corun` is the program file of corun itself, and
-    /// `loops_per_ms` the pace of its loads (see [`crate::pace::pace`]).
+    /// Prepares inputs in `folder`, and makes the folder if necessary. `corun` is the path of the corun executable, and `loops_per_ms`
+    /// the pace of its loads (see [`crate::pace::pace`]).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(folder: &Path, corun: &Path, loops_per_ms: u64) -> io::Result<ProgramSetup> {
         let kernels = folder.join("kernels");
         std::fs::create_dir_all(&kernels)?;
         for (name, source) in SOURCES {
             let file = kernels.join(name);
-            // Not written again if it is there, so that what was built of it is not built again.
+            // An existing file is not written again, so that its builds stay valid.
             if std::fs::read_to_string(&file).ok().as_deref() != Some(source) {
                 std::fs::write(file, source)?;
             }
@@ -195,7 +194,7 @@ impl ProgramSetup {
         })
     }
 
-    /// The same for programs that do `length` times the work.
+    /// The same, for programs with `length` times the work.
     pub fn with_length(self, length: f64) -> ProgramSetup {
         ProgramSetup { length, ..self }
     }
@@ -233,16 +232,16 @@ impl ProgramSetup {
         there.then_some(()).ok_or_else(|| format!("`{program}` is not installed; {}", needs(recipe)))
     }
 
-    /// Starts a recipe that was prepared, in a session of its own.
+    /// Starts a prepared recipe in its own session.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn start(&self, recipe: &Recipe) -> io::Result<Running> {
         let begin = Instant::now();
         Ok(Running { session: Session::start(self.command(recipe))?, begin })
     }
 
-    /// The command of a recipe that was prepared, ready to start.
+    /// The command of a prepared recipe, ready to start.
     pub fn command(&self, recipe: &Recipe) -> Command {
         let mut words = recipe.argv.iter().map(|word| self.filled(word));
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -250,11 +249,11 @@ impl ProgramSetup {
         command
     }
 
-    /// Runs a program to its end, alone or beside an interferer that has run for `lead` before. A program that has not
-    /// ended after `limit` is ended. When this returns, neither runs.
+    /// Runs a program to its end, alone or with an interferer that starts `lead` earlier. Ends the program after `limit`. When this
+    /// returns, neither runs.
     ///
     /// # Errors
-    /// What the kernel says, and `Other` when the interferer ended by itself.
+    /// The kernel's error, and `Other` if the interferer ended by itself.
     pub fn run(
         &self,
         program: &Program,
@@ -297,7 +296,7 @@ impl ProgramSetup {
     }
 }
 
-/// Something of the study's that runs; ended when dropped.
+/// A running program or interferer. Dropping it ends it.
 #[derive(Debug)]
 pub struct Running {
     session: Session,
@@ -305,7 +304,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its PID; it leads its session and process group.
+    /// Its PID. It leads its session and process group.
     pub fn pid(&self) -> u32 {
         self.session.pid()
     }
@@ -315,34 +314,34 @@ impl Running {
         self.begin.elapsed()
     }
 
-    /// Its status if it has ended.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.session.ended()
     }
 
-    /// Waits, asleep, until it ends or `timeout` is over; its status if it has ended.
+    /// Sleeps until it ends or `timeout` is over. Returns its exit status if it has ended.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn ends_within(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
         self.session.ends_within(Some(timeout))
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// From its start to its end, in nanoseconds.
     pub wall_ns: u64,
-    /// How it ended; `None`: it was cut off.
+    /// Its exit status. `None` if it was cut off.
     pub status: Option<ExitStatus>,
 }
 
 impl Run {
-    /// Whether it did what it was to do.
+    /// Whether it succeeded.
     pub fn is_good(&self) -> bool {
         self.status.is_some_and(|s| s.success())
     }
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_the_package_to_install() {
+    fn a_missing_program_is_reported_with_its_package() {
         let (_folder, setup) = setup();
         let packages = vec!["no-package".to_string()];
         let absent =
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_runs_to_its_end_alone_and_beside_and_nobody_is_left() {
+    fn a_program_runs_to_its_end_alone_and_in_a_co_run_and_nothing_is_left() {
         let (folder, setup) = setup();
         assert!(setup.run(&program("true"), None, LONG).unwrap().is_good());
         assert!(!setup.run(&program("exit 1"), None, LONG).unwrap().is_good());

@@ -1,12 +1,11 @@
-//! A child process in a session of its own.
+//! A child process in its own session.
 //!
-//! With autogroup, the kernel's default on most distributions, each session is one scheduling group and gets its
-//! fair share as a whole. A study must not leave that to how it was started: every program and every interferer
-//! calls `setsid` before it executes, so each is one group, as the scenario says of the model. Where autogroup is
-//! off the sessions do no harm.
+//! With autogroup, the default of most distributions, each session is one scheduling group with one fair share. A study must not depend
+//! on how it was started. So every program and every interferer calls `setsid` before it executes, and is one group, as in the scenario
+//! of the model. Without autogroup the sessions do no harm.
 //!
-//! Should the study die, the kernel sends its children SIGTERM. The signal comes when the *thread* that started
-//! the child ends, so children must be started by a thread that outlives them.
+//! If the study dies, the kernel sends its children SIGTERM. The signal comes when the *thread* that started the child ends, so the
+//! starting thread must outlive its children.
 
 use corun_linux::launch::Running;
 use std::io;
@@ -15,10 +14,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How long what is asked to end may take.
+/// How long a child may take to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A child that leads a session of its own; dropped, it is ended.
+/// A child that leads its own session. Dropping it ends it.
 #[derive(Debug)]
 pub struct Session {
     child: Child,
@@ -28,7 +27,7 @@ impl Session {
     /// Starts `command` with no input and no output.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn start(mut command: Command) -> io::Result<Session> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         // SAFETY: between fork and exec the closure makes two system calls and nothing else.
@@ -46,28 +45,28 @@ impl Session {
         self.child.id()
     }
 
-    /// Its status if it has ended.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Waits, asleep, until it ends or `timeout` is over (`None`: for as long as it takes); its status if it has ended.
+    /// Sleeps until it ends or `timeout` is over; `None` has no limit. Returns its exit status if it has ended.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn ends_within(&mut self, timeout: Option<Duration>) -> io::Result<Option<ExitStatus>> {
         let Some(timeout) = timeout else { return self.child.wait().map(Some) };
         any_ends(&[self.child.id()], timeout);
         self.ended()
     }
 
-    /// Asks it to end, and ends it if it has not after two seconds.
+    /// Asks it to end, and kills it if it has not ended after two seconds.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn stop(&mut self) -> io::Result<ExitStatus> {
         self.signal(libc::SIGTERM);
         if let Some(status) = self.ends_within(Some(PATIENCE))? {
@@ -88,18 +87,18 @@ impl Session {
     }
 }
 
-/// Has a command lead a session of its own. Unlike [`Session::start`] this does not end it with its parent: a session of
-/// `corun-session` starts its command by a thread that does not outlive it.
+/// Makes a command lead its own session. Unlike [`Session::start`] this does not end it with its parent: a session of `corun-session`
+/// starts its command from a thread that does not outlive it.
 pub fn lead_session(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: between fork and exec the closure makes one system call and nothing else.
     unsafe { command.pre_exec(|| (libc::setsid() >= 0).then_some(()).ok_or_else(io::Error::last_os_error)) };
 }
 
-/// Ends a command that leads a session, with all that it started, and collects it.
+/// Ends a command that leads a session, with everything that it started, and collects it.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn end(command: Running) -> io::Result<ExitStatus> {
     // SAFETY: a system call without memory; the group is the child's own, and it is not collected yet.
     let signal = |signal| unsafe { libc::kill(-(command.pid() as i32), signal) };
@@ -110,7 +109,7 @@ pub fn end(command: Running) -> io::Result<ExitStatus> {
     command.wait()
 }
 
-/// Waits, asleep, until one of some children that were not yet waited for ends, or until `timeout` is over.
+/// Sleeps until one of these children ends that were not yet waited for, or until `timeout` is over.
 pub fn any_ends(pids: &[u32], timeout: Duration) {
     // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns.
     let open = |pid: &u32| unsafe {

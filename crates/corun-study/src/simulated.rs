@@ -1,9 +1,9 @@
-//! A scenario that ran on a modelled machine, as a report: what `corun sim` says of it.
+//! The report of a scenario that ran on a modelled machine, for `corun sim`.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`mod@policy`] | what the scenario's policy did |
-//! | [`mod@recorded`] | what is said of a recording that was the scenario |
+//! | [`mod@policy`] | the decisions of the scenario's policy |
+//! | [`mod@recorded`] | the facts about a recording that was replayed |
 
 pub mod policy;
 pub mod recorded;
@@ -16,13 +16,13 @@ use corun_sim::experiment::Outcome;
 use corun_sim::metrics::{self, Estimate};
 use corun_sim::scenario::Scenario;
 
-/// The first run, whole and in windows; `None`: it was not recorded, or nothing was seen.
+/// The first run, whole and in windows. `None` if it was not recorded, or nothing was seen.
 pub fn first_run(outcome: &Outcome) -> Option<(&Observation, &[Observation])> {
     let recording = outcome.runs[0].recording.as_ref()?;
     Some((recording.whole()?, recording.timeline()))
 }
 
-/// The report. `target`: the file that ran; `baseline`: the scheduler that it was compared with. `None`: nothing was seen.
+/// The report. `target` is the file that ran; `baseline` the scheduler to compare with. `None` if nothing was seen.
 pub fn report(
     scenario: &Scenario,
     outcome: &Outcome,
@@ -84,11 +84,11 @@ pub fn report(
     })
 }
 
-/// What cannot be told of the scenario.
+/// What is unknown about the scenario.
 fn unavailable(scenario: &Scenario, outcome: &Outcome) -> Vec<Unavailable> {
     let mut all = Vec::new();
     if outcome.energy_j.is_none() {
-        // Only of a live machine it is assumed, rather than left out of a file.
+        // A machine file may leave power out; for a live machine the model assumes it.
         let why = match scenario.machine.assumed.contains(&"power") {
             true => Why::PowerNotMeasured,
             false => Why::PowerNotInFile { machine: scenario.machine.machine.name.clone() },

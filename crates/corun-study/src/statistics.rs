@@ -1,6 +1,6 @@
 //! Quantiles of figures.
 
-/// A quantile by nearest rank, `q` in 0..=1; `None` of nothing.
+/// A quantile by nearest rank, `q` from 0 to 1. `None` for an empty list.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -8,7 +8,7 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     sorted.get(rank.max(1) - 1).copied()
 }
 
-/// The median: the mean of the middle two of an even number.
+/// The median. With an even number of values, the mean of the middle two.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What every study is: a file that is read, runs that are made, and what is told of them.
+//! The interface of every study: a file that is read, runs, and their results.
 //!
 //! A new study is a folder with a type that implements [`Study`], and a row of [`KINDS`](crate::kinds::KINDS).
 
@@ -17,27 +17,27 @@ use tempfile::TempDir;
 /// A study's file.
 #[derive(Clone, Copy, Debug)]
 pub struct StudyFile<'a> {
-    /// What it is called in errors.
+    /// Its name in errors.
     pub name: &'a str,
     /// Its text.
     pub text: &'a str,
-    /// The folder that other files are named from.
+    /// The folder that other files are relative to.
     pub folder: &'a Path,
 }
 
 /// An earlier result of a study.
 #[derive(Clone, Debug)]
 pub struct Earlier {
-    /// Where it is.
+    /// Its path.
     pub place: PathBuf,
     /// Its text.
     pub text: String,
 }
 
-/// What a user wants of a study: of lists all where nothing is named.
+/// What a user asks for. An empty list means all.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// A command in place of the study's programs.
+    /// A command that replaces the study's programs.
     pub command: Vec<String>,
     /// Programs.
     pub programs: Vec<String>,
@@ -49,26 +49,26 @@ pub struct Wanted {
     pub groups: Vec<String>,
     /// Figures.
     pub figures: Vec<String>,
-    /// Other than the study's number of repetitions.
+    /// The number of repetitions, if not that of the study.
     pub repetitions: Option<u32>,
-    /// The least that shows something.
+    /// Whether to run only the least that shows something.
     pub quick: bool,
-    /// The result that these runs are added to (`--more`).
+    /// The result that the runs are added to (`--more`).
     pub more: Option<Earlier>,
-    /// The result of another part of the study, to go on from (`--after`).
+    /// The result of an earlier part of the study (`--after`).
     pub after: Option<Earlier>,
-    /// Where the windows of every run are kept.
+    /// The folder for the windows of every run.
     pub recordings: Option<PathBuf>,
-    /// Only this part of the runs.
+    /// The part of the runs to make.
     pub shard: Option<Shard>,
 }
 
-/// A part of a study's runs, of so many parts.
+/// A part of a study's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Which, from 1.
+    /// The number of the part, from 1.
     pub number: u32,
-    /// Of how many.
+    /// How many parts there are.
     pub of: u32,
 }
 
@@ -85,20 +85,20 @@ impl std::str::FromStr for Shard {
 }
 
 impl Shard {
-    /// Whether a run of this number, from 0, is in it.
+    /// Whether run `run`, counted from 0, belongs to this part.
     pub fn has(self, run: usize) -> bool {
         run % self.of as usize == self.number as usize - 1
     }
 }
 
-/// With what a study is run.
+/// The environment of a study's runs.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The program file of corun itself.
+    /// The path of the corun executable.
     pub corun: PathBuf,
     /// Its version.
     pub version: &'static str,
-    /// When, for people.
+    /// The date, for people.
     pub date: String,
     /// The folder of the programs' inputs.
     pub inputs: PathBuf,
@@ -106,28 +106,28 @@ pub struct Place {
     pub command: String,
 }
 
-/// Why a study is not run, or not to its end.
+/// Why a study does not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The user asked for something that is not there: one sentence with the remedy.
+    /// The user asked for something that does not exist: one sentence with the remedy.
     #[error("{0}")]
     Usage(String),
-    /// Nothing of the study has all the words that were given.
+    /// Nothing in the study matches all the given words.
     #[error("nothing of the study is left; give words of names such as `{such_as}`")]
     NothingLeft {
-        /// The name of something that it has.
+        /// The name of something that it contains.
         such_as: &'static str,
     },
-    /// The machine did not do what was asked of it.
+    /// The machine failed to do something.
     #[error("{0}")]
     Failed(String),
-    /// corun itself is wrong: a checker of the modelled machine fired.
+    /// A bug in corun: a checker of the modelled machine fired.
     #[error("{0}")]
     Bug(String),
-    /// Its user ended it.
+    /// The user ended it.
     #[error("interrupted")]
     Interrupted {
-        /// The signal that did.
+        /// The signal, if a signal did.
         signal: Option<i32>,
     },
 }
@@ -141,17 +141,17 @@ impl From<BadStudy> for StudyError {
 /// The files of a record, by name.
 pub type Files = Vec<(PathBuf, String)>;
 
-/// Who hears of a study while it runs.
+/// Gets the progress of a study.
 pub struct Listener<'a> {
-    /// Called after every run, with what it was.
+    /// Called after every run, with a description of it.
     pub done: &'a (dyn Fn(Option<&str>) + Sync),
-    /// Called with the record as it is so far, so that a study that is ended early is not lost.
+    /// Called with the record so far, so that the runs of an interrupted study are not lost.
     pub keep: &'a mut dyn FnMut(Files),
 }
 
-/// A study of one kind, with what is wanted of it.
+/// A study of one kind, reduced to what the user asked for.
 pub trait Study {
-    /// How many runs it makes when nothing is skipped.
+    /// The number of runs if nothing is skipped.
     fn runs(&self) -> u64;
 
     /// Makes all runs.
@@ -160,16 +160,16 @@ pub trait Study {
     /// [`StudyError`].
     fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError>;
 
-    /// What came of it, as JSON.
+    /// The result as JSON.
     fn json(&self) -> String;
 
-    /// The same in words and tables.
+    /// The result as words and tables.
     fn text(&self) -> String;
 
-    /// The same as the files of a record; `command` is what makes them again.
+    /// The result as the files of a record. `command` is the command that makes the record again.
     fn files(&self, command: &str) -> Files;
 
-    /// Why what came of it cannot be right, once it was told.
+    /// Checks, after the result was shown, that it can be right.
     ///
     /// # Errors
     /// [`StudyError::Failed`].
@@ -191,7 +191,7 @@ impl Place {
         ProgramSetup::new(&self.inputs, &self.corun, pace()).map_err(failed)
     }
 
-    /// Where the runs are made.
+    /// The machine on which the runs are made.
     ///
     /// # Errors
     /// The machine's shape cannot be read.
@@ -199,15 +199,15 @@ impl Place {
         Circumstances::read(&Root::new("/")).map_err(StudyError::Failed)
     }
 
-    /// What ends the runs of this process early: Ctrl-C and its like.
+    /// The signals that end the runs of this process early, such as Ctrl-C.
     ///
     /// # Errors
-    /// What the kernel says; it has no reason to.
+    /// The kernel's error; none is expected.
     pub fn stop(&self) -> Result<Stop, StudyError> {
         Stop::on_signals().map_err(|e| StudyError::Failed(format!("handling signals: {e}")))
     }
 
-    /// How a record of runs that are made now begins.
+    /// The first fields of a record of runs that are made now.
     pub fn record_head(&self, schema: &str, at: &Circumstances) -> RecordHead {
         RecordHead {
             schema: schema.to_owned(),
@@ -218,7 +218,7 @@ impl Place {
         }
     }
 
-    /// A folder for what a run writes, gone with it.
+    /// A temporary folder for the files of a run. It is removed when dropped.
     ///
     /// # Errors
     /// It cannot be made.
@@ -228,10 +228,10 @@ impl Place {
 }
 
 impl Wanted {
-    /// The result that runs are to be added to, if there is one.
+    /// The result that the runs are added to, if any.
     ///
     /// # Errors
-    /// It is no such result.
+    /// The text is not such a result.
     pub fn to_add_to<T: DeserializeOwned>(&self) -> Result<Option<T>, StudyError> {
         let Some(Earlier { place, text }) = &self.more else { return Ok(None) };
         let no_result = |e| {
@@ -244,10 +244,10 @@ impl Wanted {
         serde_json::from_str(text).map(Some).map_err(no_result)
     }
 
-    /// The result of an earlier part, if there is one, with its place; `what` is what it should be a result of.
+    /// The result of an earlier part, if any, with its path. `what` is the kind of study.
     ///
     /// # Errors
-    /// It is no such result.
+    /// The text is not such a result.
     pub fn to_go_on_from<T: DeserializeOwned>(&self, what: &str) -> Result<Option<(PathBuf, T)>, StudyError> {
         let Some(Earlier { place, text }) = &self.after else { return Ok(None) };
         let found = serde_json::from_str(text);
@@ -256,10 +256,10 @@ impl Wanted {
     }
 }
 
-/// The result that new runs are added to: `new`, or the earlier one where there is one that goes with it.
+/// The result that new runs are added to: `new`, or an earlier result that fits.
 ///
 /// # Errors
-/// The earlier runs were made otherwise; `differs_from` says how.
+/// The earlier runs were made differently; `differs_from` says how.
 pub fn added_to<T>(
     new: T,
     earlier: Option<T>,
@@ -274,18 +274,18 @@ pub fn added_to<T>(
     }
 }
 
-/// Leaves of `names` those that are `wanted`: all, if nothing is.
+/// Keeps the names that are `wanted`; all of them if `wanted` is empty.
 ///
 /// # Errors
-/// One of them is not there.
+/// A wanted name does not exist.
 pub fn only(names: &mut Vec<String>, wanted: &[String], what: &str) -> Result<(), StudyError> {
     only_of(names, |name| name, wanted, what)
 }
 
-/// Leaves of `all` those whose name is `wanted`: all, if nothing is.
+/// Keeps the entries whose name is `wanted`; all of them if `wanted` is empty.
 ///
 /// # Errors
-/// One of them is not there.
+/// A wanted name does not exist.
 pub fn only_of<T>(
     all: &mut Vec<T>,
     name: impl Fn(&T) -> &String,

@@ -1,4 +1,4 @@
-//! What every file of a study has in common: it is TOML, and what is wrong with it is said with file, line and remedy.
+//! Common to all study files: they are TOML, and errors name file, line and remedy.
 
 use corun_model::workload::{line_of, read_toml};
 use serde::de::DeserializeOwned;
@@ -16,34 +16,34 @@ pub struct BadStudy {
     pub what: String,
 }
 
-/// The first name that is there a second time.
+/// The first name that occurs twice.
 pub fn twice(names: &[String]) -> Option<&String> {
     (1..names.len()).find_map(|i| names[..i].contains(&names[i]).then(|| &names[i]))
 }
 
-/// A value of a study that cannot be: where it stands, and what is said of it.
+/// A wrong value in a study: its place, and the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The key.
     pub key: &'static str,
-    /// The name in its list that is meant, where it is one.
+    /// The wrong name in the list of that key, if it is a list.
     pub name: Option<String>,
     /// What is wrong and what to do, in one sentence.
     pub what: String,
 }
 
 impl Wrong {
-    /// What is wrong with a key.
+    /// An error of a key.
     pub fn key(key: &'static str, what: impl Into<String>) -> Wrong {
         Wrong { key, name: None, what: what.into() }
     }
 
-    /// What is wrong with a name that a key's list has.
+    /// An error of a name in the list of a key.
     pub fn name(key: &'static str, name: &str, what: impl Into<String>) -> Wrong {
         Wrong { name: Some(name.to_owned()), ..Wrong::key(key, what) }
     }
 
-    /// The line: where the name is, in the list or in a later one of that key; else the first that sets the key.
+    /// The line of the name, in the list or in a later list of that key. Otherwise the first line that sets the key.
     pub fn line(&self, text: &str) -> usize {
         let first = line_of(text, self.key);
         let quoted = self.name.as_ref().map(|name| format!("\"{name}\""));
@@ -52,10 +52,10 @@ impl Wrong {
     }
 }
 
-/// Reads the text of a file, whose name is only for errors; what its values mean is the caller's to check.
+/// Reads the text of a file. Errors call the file `file`. The caller checks the values.
 ///
 /// # Errors
-/// [`BadStudy`] where the text is no TOML, or has not the fields of `T`.
+/// [`BadStudy`] if the text is not TOML, or does not have the fields of `T`.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, BadStudy> {
     read_toml(text).map_err(|(line, what)| BadStudy { file: file.to_owned(), line, what })
 }

@@ -1,5 +1,5 @@
-//! The model of the machine that corun runs on: its shape and what the kernel tells of it, and defaults for the rest.
-//! Nothing is measured for it: latencies and costs are a machine file's.
+//! The model of the machine that corun runs on: its shape and the facts of the kernel, and defaults for the rest. Nothing is measured:
+//! latencies and costs belong in a machine file.
 
 use corun_linux::figures::Figures;
 use corun_linux::topology::{read_machine, TopologyError};

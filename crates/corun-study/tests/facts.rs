@@ -1,18 +1,18 @@
-//! The documents against the records that they quote (`corun_study::facts`), and the records that the tree keeps.
+//! Compares the documents with the records that they quote (`corun_study::facts`), and checks the records of the repository.
 
 use corun_study::facts::{self, Facts};
 use corun_study::kept;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The records may take this much of a checkout, in bytes.
+/// The most bytes that the records may take in a checkout.
 const MOST: u64 = 1_000_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The documents that readers see: those of the root, of `docs` and of `studies`.
+/// The documents for readers: those of the root, of `docs` and of `studies`.
 fn documents() -> Vec<PathBuf> {
     let folders = ["", "docs", "studies"].map(|folder| root().join(folder));
     let all = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap().flatten());
@@ -88,20 +88,20 @@ fn the_records_take_less_than_a_megabyte() {
     assert!(all < MOST, "studies/runs has {all} bytes; keep only the newest record of each study");
 }
 
-/// Classes of the rows of `docs/papers.md`, the worst first; a row without any has the last.
+/// Classes of the rows of `docs/papers.md`, the worst first. A row without a class has the last one.
 const CLASSES: [&str; 7] =
     ["**deviates**", "**in part**", "**unknown**", "**emerges**", "**follows**", "**set**", "no class"];
 
-/// A class that a row had before is in parentheses.
+/// An earlier class of a row is in parentheses.
 fn class(cell: &str) -> &'static str {
     let now: String =
         cell.split('(').map(|part| part.split_once(')').map_or(part, |(_, rest)| rest)).collect();
-    // "deviate" and "emerge" are of several things in one row.
+    // "deviate" and "emerge" are plurals, for several things in one row.
     let has = |class: &str| now.contains(class.trim_end_matches("s**").trim_end_matches("**"));
     CLASSES.into_iter().find(|class| has(class)).unwrap_or("no class")
 }
 
-/// Claim and class of each row of the papers' tables; the rows of a claim are one below the other.
+/// Claim and class of each row in the tables of papers. The rows of a claim follow each other.
 fn papers(text: &str) -> Vec<(String, &'static str)> {
     let mut claim = String::new();
     let mut found = Vec::new();

@@ -1,10 +1,10 @@
-//! Table 6: which hardware events go with the degradation of a VM.
+//! Table 6: which hardware events correlate with the degradation of a VM.
 //!
-//! Each program runs once alone, once with milc and once with STREAM on the other hyperthread of its core, and what was
-//! counted until its end is correlated (Pearson) with the time that it took. The paper has three points of each VM and
-//! means over VMs; beside it stands the correlation over all VMs at once, of what changed against alone.
+//! Each program runs once alone, once with milc and once with STREAM on the other hyperthread of its core. Counts until its end are
+//! correlated (Pearson) with its time. The paper has three points of each VM, and means over VMs. This also prints the correlation over
+//! all VMs at once, of values relative to those alone.
 //!
-//! An event that the model does not have, or that is the same whoever runs beside it, has no correlation.
+//! An event that the model does not have, or that is the same in all runs, has no correlation.
 
 use crate::{account, mean, run, seen, vm};
 use corun_model::Counters;
@@ -16,17 +16,17 @@ use rayon::prelude::*;
 /// The eleven VMs of the paper's section 6.
 const VMS: [&str; 11] =
     ["soplex", "milc", "mcf", "lbm", "gcc", "sphinx3", "gobmk", "gromacs", "povray", "gamess", "stream"];
-/// What runs on the other hyperthread.
+/// The program on the other hyperthread.
 const BESIDE: [Option<&str>; 3] = [None, Some("milc"), Some("stream")];
 
-/// Counts that differ by less than this are the same: the model goes on at a rate until that would move by a 2,048th
-/// of full speed, so what is counted for the same work differs by up to 0.16 %.
+/// Counts that differ by less than this count as equal. The model keeps a rate until it would change by a 2,048th of full speed, so
+/// counts for the same work differ by up to 0.16 %.
 const RESOLUTION: f64 = 0.002;
 
 /// A column of table 6.
 struct Event {
     name: &'static str,
-    /// `None`: the model has no such event.
+    /// `None` if the model has no such event.
     count: Option<fn(&Counters) -> Option<u64>>,
     /// The paper's correlation with degradation.
     paper: f64,
@@ -49,7 +49,7 @@ const EVENTS: [Event; 7] = [
     Event { name: "L1", count: None, paper: 0.58, with: &[] },
 ];
 
-/// What a run of a VM showed.
+/// The results of one run of a VM.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     time_ns: f64,
@@ -57,10 +57,11 @@ struct Point {
     counts: [Option<f64>; EVENTS.len()],
 }
 
-/// A VM's runs, by what was beside it.
+/// A VM's runs, in the order of `BESIDE`.
 type Runs = [Point; BESIDE.len()];
 
-/// A program's run in a VM whose guest works for itself for so much of the time, by the clock: its services and its kernel.
+/// A run of a program in a VM. `services` is the part of the time, by the wall clock, in which the guest works for itself: services and
+/// kernel.
 fn point(program: &str, beside: Option<&str>, services: Option<f64>) -> Point {
     let pinned = |cpu: u32| format!("cpus = [{cpu}]\n");
     let mut tenants = format!("{}{}session = \"subject\"\n", vm("subject", program), pinned(0));
@@ -85,7 +86,7 @@ fn runs(programs: &[&str], services: Option<f64>) -> Vec<Runs> {
     programs.par_iter().map(|program| std::array::from_fn(|i| point(program, BESIDE[i], services))).collect()
 }
 
-/// Pearson's correlation; `None` where one of the two does not change.
+/// Pearson's correlation. `None` if one of the two is constant.
 fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let (x, y): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
     let changes = |v: &[f64]| {
@@ -101,21 +102,21 @@ fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     Some(both / (sum(&|p| (p.0 - mx).powi(2)) * sum(&|p| (p.1 - my).powi(2))).sqrt())
 }
 
-/// A quantity of a run; `None`: unknown.
+/// A quantity of a run. `None` if unknown.
 type Quantity<'a> = &'a dyn Fn(&Point) -> Option<f64>;
 
 fn time(p: &Point) -> Option<f64> {
     Some(p.time_ns)
 }
 
-/// What a correlation came to.
+/// The result of a correlation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Found {
     /// The model does not have the event.
     NotModelled,
     /// It is the same in all runs.
     Constant,
-    /// A mean over so many VMs, those in which it changes.
+    /// The mean over those VMs in which it changes, and their number.
     Is { r: f64, vms: usize },
 }
 
@@ -141,7 +142,7 @@ fn within(all: &[Runs], a: Quantity, b: Quantity) -> Found {
     Found::Is { r: mean(&each), vms: each.len() }
 }
 
-/// The correlation over all VMs at once, of quantities beside others by those alone.
+/// The correlation over all VMs at once, of quantities relative to those alone.
 fn across(all: &[Runs], a: Quantity, b: Quantity) -> Found {
     let ratios = |runs: &Runs| {
         let ratio = |of: Quantity, p: &Point| Some(of(p)? / of(&runs[0])?);
@@ -151,7 +152,7 @@ fn across(all: &[Runs], a: Quantity, b: Quantity) -> Found {
     correlation(&pairs.concat()).map_or(Found::Constant, |r| Found::Is { r, vms: all.len() })
 }
 
-/// Prints what changes in each VM: its time, and an event.
+/// Prints the changes in each VM: its time, and an event.
 fn changes(what: &str, event: &str, all: &[Runs]) {
     let e = EVENTS.iter().position(|e| e.name == event).expect("it is an event");
     let mut table = Table::new(&["VM", ">beside milc: time", ">event", ">beside stream: time", ">event"]);

@@ -1,13 +1,13 @@
 //! Redraws figures 1 to 4 and table 6 of ARMS-CC'16 on the modelled machine: `cargo run --release -p corun-study --example arms16 [FOLDER]`.
 //!
-//! Virtual machines of one vCPU each, with a program of SPEC CPU2006 in each, on the paper's Core i7 under CFS. Numbers that
-//! the paper states stand beside ours; where it has only a picture there is nothing to compare with but the shape.
+//! Each VM has one vCPU and one program of SPEC CPU2006, on the paper's Core i7 under CFS. Numbers that the paper states are printed
+//! next to ours. Of figures without numbers only the shape can be compared.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`migrations`] | figures 1 and 2: eight VMs that the scheduler moves as it likes |
-//! | [`pairings`] | figures 3 and 4: four VMs on two cores, and who shares a core with whom |
-//! | [`correlations`] | table 6: which counters go with degradation |
+//! | [`migrations`] | figures 1 and 2: eight VMs that the scheduler moves freely |
+//! | [`pairings`] | figures 3 and 4: four VMs on two cores, in all pairings |
+//! | [`correlations`] | table 6: the correlation of counters with degradation |
 
 mod correlations;
 mod migrations;
@@ -23,12 +23,12 @@ fn vm(name: &str, program: &str) -> String {
     format!("[[tenant]]\nname = \"{name}\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 1 }}\n")
 }
 
-/// Runs tenants on the paper's machine; `head` are more keys of the scenario.
+/// Runs tenants on the paper's machine. `head` has more keys of the scenario.
 fn run(files: &dyn Files, head: &str, tenants: &str, options: &Options) -> Outcome {
     run_under(files, "3.8", head, tenants, options)
 }
 
-/// The same under some release's placement and balancing.
+/// The same with the placement and balancing of a kernel release.
 fn run_under(files: &dyn Files, linux: &str, head: &str, tenants: &str, options: &Options) -> Outcome {
     let text = format!(
         "schema = \"corun.scenario/1\"\nmachine = \"arms16-i7-950\"\n{head}\n[scheduler]\nname = \"cfs\"\nlinux = \"{linux}\"\n{tenants}"
@@ -37,12 +37,12 @@ fn run_under(files: &dyn Files, linux: &str, head: &str, tenants: &str, options:
     perform(&scenario, options, &|| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the first seed's run showed.
+/// The observation of the first seed's run.
 fn seen(outcome: &Outcome) -> &Observation {
     outcome.runs[0].recording.as_ref().and_then(|r| r.whole()).expect("the first seed is recorded")
 }
 
-/// What it showed of a tenant.
+/// The account of a tenant in it.
 fn account<'a>(seen: &'a Observation, name: &str) -> &'a Account {
     let id = seen.tenants.iter().find(|t| t.name == name).map(|t| t.id);
     let found = seen.by_tenant.iter().find(|t| Some(t.id) == id);

@@ -1,9 +1,9 @@
 //! Figures 1 and 2: how often eight VMs on eight CPUs are moved.
 //!
-//! As the paper describes it everybody always computes, and nobody is ever moved. It recorded a real machine, on which more
-//! ran than it names, so this looks for what moves a VM: threads of its QEMU that wake up, and pauses of the vCPU itself.
-//! How often either came, the paper does not say; what an idle Linux and a QEMU that redraws do is in presets. Each is seen under
-//! the paper's kernel, which is the machine's, and under the last with CFS.
+//! In the paper's description all VMs always compute, so nobody would ever be moved. The paper recorded a real machine, on which more
+//! ran than it names. So this looks for the cause of moves: threads of a VM's QEMU that wake up, and pauses of the vCPU itself. The
+//! paper does not say how often either happened. Presets contain the threads of an idle Linux, and of a QEMU that redraws. Each case
+//! runs under the paper's kernel, which is the default of the machine, and under the last kernel with CFS.
 
 use crate::{account, mean, percent, run_under, seen, vm};
 use corun_model::trace::{Trace, TraceKind};
@@ -21,25 +21,25 @@ const VMS: [&str; 8] = ["soplex", "soplex", "sphinx3", "sphinx3", "gamess", "gam
 /// Moves in its minute, between CPUs and between cores.
 const PAPER: (f64, f64) = (1066.0, 219.0);
 
-/// Something short that happens again and again: how long it takes and how often it comes.
+/// A short activity that repeats: its length and its period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Often {
     us: u64,
     every_ms: u64,
 }
 
-/// What the main thread of every QEMU does.
+/// The activity of the main thread of every QEMU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Qemu {
     /// It sleeps.
     Never,
     /// It wakes up and computes, wherever the scheduler puts it.
     Wakes(Often),
-    /// It redraws a display, as the preset; and the host's own threads do what they do on an idle Linux.
+    /// It redraws a display, as in the preset. The host's own threads are those of an idle Linux.
     Redraws,
 }
 
-/// What else happens in every VM.
+/// Other activity in every VM.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
     /// The vCPU halts.
@@ -47,7 +47,7 @@ struct Disturbance {
     qemu: Qemu,
 }
 
-/// Whose placement and balancing: the paper's, and the last with CFS.
+/// The kernels of placement and balancing: the paper's, and the last with CFS.
 const KERNELS: [&str; 2] = ["3.8", "6.5"];
 
 /// Serves presets whose programs pause.
@@ -69,12 +69,12 @@ impl Files for Pausing {
     }
 }
 
-/// What the tables call a VM.
+/// The name of a VM in tables.
 fn name(place: usize) -> String {
     format!("VM{place} {}", VMS[place])
 }
 
-/// The paper's VMs, each allowed on all CPUs, for so long.
+/// Runs the paper's VMs for `seconds`, each allowed on all CPUs.
 fn eight_vms(linux: &str, disturbance: Disturbance, seed: u64, seconds: u64) -> Outcome {
     let preset = |name: &str| format!("workload = \"workloads/papers/{name}.toml\"\n");
     let mut tenants = String::new();
@@ -115,31 +115,31 @@ fn moves_of(outcome: &Outcome, tenant: &str) -> Moves {
     (all.total(), all.total() - all.same_core)
 }
 
-/// Moves by VM: of its vCPU.
+/// The moves of each VM's vCPU.
 fn moves(outcome: &Outcome) -> Vec<Moves> {
     (0..VMS.len()).map(|i| moves_of(outcome, &name(i))).collect()
 }
 
-/// Moves by VM: of its QEMU's main thread, where it has one.
+/// The moves of the main thread of each VM's QEMU, if it has one.
 fn qemu_moves(outcome: &Outcome, disturbance: &Disturbance) -> Vec<Moves> {
     let all = if disturbance.qemu == Qemu::Never { 0 } else { VMS.len() };
     (0..all).map(|i| moves_of(outcome, &format!("QEMU {i}"))).collect()
 }
 
-/// Of all VMs.
+/// The sum over all VMs.
 fn sum(moves: &[Moves]) -> (f64, f64) {
     moves.iter().fold((0.0, 0.0), |(cpus, cores), m| (cpus + m.0 as f64, cores + m.1 as f64))
 }
 
-/// For what share of the time VMs are unevenly placed, whether they run, wait or pause.
+/// The share of the time in which VMs are unevenly placed, whether they run, wait or pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Crowding {
-    /// Two or more have one CPU, so that another has none.
+    /// Two or more VMs are on one CPU, so another CPU has none.
     two_on_a_cpu: f64,
     none_on_a_core: f64,
 }
 
-/// What a trace shows of it; a VM is where it ran last.
+/// The crowding in a trace. A VM is where it ran last.
 fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowding {
     assert_eq!(trace.lost, 0, "the trace is whole");
     let core = |cpu: &CpuId| machine.cpu(*cpu).expect("a CPU of this machine").core;
@@ -151,7 +151,7 @@ fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowd
         if !is_vm(&task) || at.get(&task) == Some(&e.cpu) {
             continue;
         }
-        // Until all have run once it is not known where they are.
+        // Before all have run their places are unknown.
         if at.len() == vms.len() {
             let ns = e.t_ns - since_ns;
             let cpus: BTreeSet<CpuId> = at.values().copied().collect();
@@ -167,10 +167,10 @@ fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowd
     Crowding { two_on_a_cpu: share(two_ns), none_on_a_core: share(none_ns) }
 }
 
-/// How often somebody who looks where tasks are may look, as with `ps`; the paper does not say how often it did.
+/// Sampling periods of an observer who looks where tasks are, as with `ps`. The paper does not name its own.
 const LOOKS_NS: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
 
-/// Moves that somebody sees who looks every so often where the tasks of some tenants ran last.
+/// The moves that an observer sees who looks every `every_ns` where the tasks of some tenants ran last.
 fn sampled(trace: &Trace, tenants: &BTreeSet<TenantId>, machine: &Machine, every_ns: u64) -> Moves {
     let core = |cpu: &CpuId| machine.cpu(*cpu).expect("a CPU of this machine").core;
     let (mut at, mut looked) = (BTreeMap::<TaskId, CpuId>::new(), BTreeMap::<TaskId, CpuId>::new());
@@ -193,19 +193,19 @@ fn sampled(trace: &Trace, tenants: &BTreeSet<TenantId>, machine: &Machine, every
     moves
 }
 
-/// What a minute shows.
+/// The results of a minute.
 struct Minute {
     moves: Vec<Moves>,
     qemu: Vec<Moves>,
     crowding: Crowding,
-    /// What is seen of both, by how often one looks.
+    /// The sampled moves of both, by sampling period.
     sampled: Vec<[Moves; 2]>,
 }
 
-/// Round numbers; the paper has none.
+/// Round numbers, since the paper has none.
 const SHORT: Often = Often { us: 100, every_ms: 10 };
 
-/// None, either, and both of several lengths and rates.
+/// No disturbance, each kind, and both kinds with several lengths and rates.
 fn rows() -> Vec<Disturbance> {
     let often = |us, every_ms| Some(Often { us, every_ms });
     let both =
@@ -219,7 +219,7 @@ fn rows() -> Vec<Disturbance> {
     rows
 }
 
-/// Prints the moves of all VMs under every disturbance, and by VM under one of them.
+/// Prints the moves of all VMs under every disturbance, and those of each VM under one of them.
 pub fn figures_1_and_2() {
     let machine = MachineModel::shipped("arms16-i7-950").expect("it is shipped").machine;
     let seeds: Vec<u64> = (1..=4).collect();
@@ -334,7 +334,7 @@ mod tests {
         assert!(both > 50.0 && wakeups.max(pauses) < 0.1 * both, "{wakeups}, {pauses}, both {both}");
     }
 
-    /// By the balancing of kernels since 5.10, not by that of the paper's (docs/arms16.md).
+    /// Under the balancing of kernels since 5.10, not under that of the paper's (docs/arms16.md).
     #[test]
     fn where_threads_that_wake_up_are_soon_done_most_moves_stay_within_a_core_and_else_they_do_not() {
         let share = |us| {
@@ -372,7 +372,8 @@ mod tests {
             trace.events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind });
         }
         let vms = BTreeSet::from([TenantId(1), TenantId(2)]);
-        // Whoever looks at 45 and 90 sees the second move, within a core; every 5 ns the first, too. Nobody looks after the last.
+        // With a look at 45 and 90 only the second move is seen, within a core. With one every 5 ns the first is seen too. There is no
+        // look after the last.
         assert_eq!(sampled(&trace, &vms, &machine, 45), (1, 0));
         assert_eq!(sampled(&trace, &vms, &machine, 5), (2, 1));
         let found = crowding(&trace, &vms, &machine);

@@ -1,7 +1,7 @@
-//! Figures 3 and 4: what a VM loses depends on which other VM is on its core.
+//! Figures 3 and 4: the loss of a VM depends on which other VM is on its core.
 //!
-//! Four VMs, each pinned to one of the four CPUs of two cores: there are three ways to pair them. Figure 3 holds each against
-//! running alone, figure 4 against its best of the three pairings.
+//! Four VMs are pinned to the four CPUs of two cores, so there are three ways to pair them. Figure 3 compares each VM with its solo
+//! run, figure 4 with its best of the three pairings.
 
 use crate::{account, mean, percent, run, save, seen, vm};
 use corun_report::table::Table;
@@ -17,7 +17,7 @@ type Programs = [&'static str; 4];
 /// Table 3 of the paper.
 const TWO: [Programs; 2] = [["soplex", "milc", "gromacs", "sjeng"], ["soplex", "sphinx3", "gamess", "namd"]];
 
-/// Table 4 of the paper. The last but one are the same programs as the sixth to the eighth, the ninth as the second.
+/// Table 4 of the paper. The last but one has the same programs as the sixth to the eighth, and the ninth the same as the second.
 const THIRTEEN: [Programs; 13] = [
     ["mcf", "lbm", "gcc", "gamess"],
     ["mcf", "gcc", "gamess", "milc"],
@@ -34,25 +34,25 @@ const THIRTEEN: [Programs; 13] = [
     ["gamess", "gcc", "sphinx3", "stream"],
 ];
 
-/// What the paper says over its thirteen workloads: least, most, mean and geometric mean.
+/// The paper's figures over its thirteen workloads: least, most, mean and geometric mean.
 const AVERAGE: [f64; 4] = [0.01, 0.15, 0.06, 0.042];
 const WORST: [f64; 4] = [0.05, 1.35, 0.326, 0.182];
 
 /// CPU of each VM, by pairing. CPUs 0 and 4 are one core, 1 and 5 the other.
 const PAIRINGS: [[u32; 4]; 3] = [[0, 4, 1, 5], [0, 1, 4, 5], [0, 1, 5, 4]];
 
-/// Whose CPU is on the same core.
+/// The VM on the same core.
 fn partner(pairing: usize, vm: usize) -> usize {
     let cpus = PAIRINGS[pairing];
     (0..4).find(|&o| cpus[o] == cpus[vm] ^ 4).expect("two of a core")
 }
 
-/// How long programs run. The paper does not say whether they were started again when others still ran.
+/// How long programs run. The paper does not say whether they were started again while others still ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
-    /// All start together and run once: who is left in the end has the machine to itself.
+    /// All start together and run once. The last ones have the machine to themselves.
     Once,
-    /// All start again until the time is up, so that everybody always has all the others.
+    /// All start again until the time is up, so that all always run together.
     Again(&'static str),
 }
 
@@ -72,14 +72,14 @@ fn slowdowns(programs: &Programs, runs: Runs) -> [[f64; 4]; 3] {
     })
 }
 
-/// What a workload shows in figure 4.
+/// The result of a workload in figure 4.
 #[derive(Clone, Copy, Debug)]
 struct Degradation {
     /// Mean over VMs and pairings, each against the VM's best pairing.
     average: f64,
     /// The most of them.
     worst: f64,
-    /// Whose, beside whom.
+    /// The program, and the one on its core.
     of: (&'static str, &'static str),
 }
 
@@ -98,7 +98,7 @@ fn degradation(programs: &Programs, runs: Runs) -> Degradation {
     }
 }
 
-/// The same four numbers of some values.
+/// The four figures of these values, as in [`AVERAGE`].
 fn summary(values: &[f64]) -> [f64; 4] {
     let (least, most) = (f64::min, f64::max);
     [
@@ -109,7 +109,7 @@ fn summary(values: &[f64]) -> [f64; 4] {
     ]
 }
 
-/// Misses of the LLC by thousand instructions, alone: what the paper calls memory-intensive has many.
+/// LLC misses per thousand instructions, solo. Programs that the paper calls memory-intensive have many.
 fn mpki_alone(program: &str) -> f64 {
     let tenants = format!("{}cpus = [0]\n", vm(program, program));
     let outcome = run(&Presets, "duration = \"5s\"", &tenants, &Options::default());
@@ -119,7 +119,7 @@ fn mpki_alone(program: &str) -> f64 {
 
 const STEADY: Runs = Runs::Again("20s");
 
-/// Prints who loses how much beside whom, against running alone.
+/// Prints the loss of each VM in each pairing, against its solo run.
 pub fn figure_3() {
     for (name, programs) in ["A", "B"].into_iter().zip(TWO) {
         let slowdowns = slowdowns(&programs, STEADY);
@@ -148,7 +148,7 @@ pub fn figure_3() {
     }
 }
 
-/// Prints what pairing decides over, against each VM's best, and draws it.
+/// Prints and draws the loss of each VM against its best pairing.
 pub fn figure_4(folder: &Path) {
     let of = |runs: Runs| -> Vec<Degradation> { THIRTEEN.par_iter().map(|w| degradation(w, runs)).collect() };
     let (steady, once) = (of(STEADY), of(Runs::Once));
@@ -184,7 +184,7 @@ pub fn figure_4(folder: &Path) {
     row("worst VM, once", all(&once, |d| d.worst));
     println!("{}", table.text());
 
-    // There the paper has its 135 %.
+    // In this workload the paper has its 135 %.
     let sixth = THIRTEEN[5];
     let sphinx3 = sixth.iter().position(|p| *p == "sphinx3").expect("it is one of them");
     let slowdowns = slowdowns(&sixth, STEADY);

@@ -1,4 +1,4 @@
-//! Section 3.1: what becomes of programs when the vCPUs of both VMs are not pinned, against pinned.
+//! Section 3.1: the slowdown of programs if the vCPUs of both VMs are not pinned, compared with pinned.
 
 use crate::rig::{loops, mean, preset, seen, speeds, vm, Length, NPB, PARSEC, PINNED};
 use crate::{percent, state};
@@ -6,12 +6,12 @@ use corun_report::table::Table;
 use corun_sim::metrics::variation;
 
 const SEEDS: u32 = 8;
-/// The paper's mean slowdown and variation, of which programs beside what it does not say.
+/// The paper's mean slowdown and variation. It does not say for which programs and co-runners.
 const STATED: [f64; 2] = [0.55, 0.15];
-/// Where vCPUs that are not pinned may run: on the same four cores, or on both nodes.
+/// Where unpinned vCPUs may run: on the same four cores, or on both nodes.
 const FREE: [(&str, &str); 2] = [("4", "allowed = [0, 1, 2, 3]"), ("8", "")];
 
-/// What becomes of a program.
+/// The results of a program.
 struct Freed {
     slowdown: f64,
     variation: f64,

@@ -1,4 +1,4 @@
-//! Figure 1: slowdowns beside four threads of a loop, of streamcluster and of fluidanimate.
+//! Figure 1: slowdowns in co-runs with four threads of a loop, of streamcluster and of fluidanimate.
 
 use crate::rig::{beside, changed, mean, preset, speeds, subject, vm, NPB, PARSEC, PINNED};
 use crate::{percent, save, state};
@@ -11,13 +11,13 @@ use toml::Value;
 const SEEDS: u32 = 8;
 /// The interferers.
 const BESIDE: [&str; 3] = ["loop", "streamcluster", "fluidanimate"];
-/// What the paper's text says in numbers (lu beside the loop: more than 1).
+/// The numbers in the paper's text. For lu with the loop it says: more than 1.
 const STATED: [(&str, &str, f64); 3] =
     [("sp", "loop", 0.13), ("facesim", "streamcluster", 1.65), ("facesim", "fluidanimate", 0.53)];
-/// The programs that the paper's text speaks of: those of the chart.
+/// The programs in the paper's text, which the chart shows.
 const NAMED: [&str; 4] = ["facesim", "vips", "lu", "sp"];
 
-/// Slowdowns less 1 beside each interferer.
+/// Slowdowns minus 1 with each interferer.
 fn slowdowns(program: &str) -> [f64; 3] {
     let subject = subject(program);
     let speed = |tenants: &[String]| mean(&speeds(tenants, SEEDS), |s| *s);
@@ -55,7 +55,7 @@ pub fn draw(folder: &Path) {
     save(folder, 1, "Slowdowns", "slowdown, 0: as alone", &groups);
 }
 
-/// Beyond the paper: what facesim's slowdowns hang on.
+/// Beyond the paper: what facesim's slowdowns depend on.
 pub fn facesim_by_grain() {
     let mut table = Table::new(&["a barrier every", ">loop", ">streamcluster", ">fluidanimate"]);
     for grain in ["4ms", "8ms", "12ms", "16ms", "24ms", "32ms", "50ms"] {

@@ -1,4 +1,4 @@
-//! Figure 2: how much is stolen from a thread that shares its core with one persistent loop.
+//! Figure 2: the steal time of a thread that shares its core with one persistent loop.
 
 use crate::rig::{beside, preset, seen, subject, Breakdown, Length, SEEDS};
 use crate::save;

@@ -1,4 +1,4 @@
-//! Figure 4: what hardware counters say of the thread that one persistent loop slows down.
+//! Figure 4: hardware counters of the thread that one persistent loop slows down.
 
 use crate::rig::{beside, per_work, preset, seen, subject, Length, Seen, SEEDS};
 use crate::{percent, save, state};

@@ -1,4 +1,4 @@
-//! Figure 5: what memory costs the other programs beside one persistent loop.
+//! Figure 5: the cost of memory for the other programs in a co-run with one persistent loop.
 
 use crate::rig::{beside, per_work, preset, seen, subject, Length, NPB, PARSEC, SEEDS};
 use crate::{percent, save, state};
@@ -7,7 +7,7 @@ use corun_study::bars::{Bar, Group, Part};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Those of figure 4.
+/// The programs of figure 4.
 const ELSEWHERE: [&str; 4] = ["streamcluster", "sp", "bt", "lu"];
 /// The paper's least and greatest change.
 const STATED: [f64; 2] = [-0.309, 0.802];

@@ -1,4 +1,4 @@
-//! Figure 6: where the time goes beside four interfering threads; and, beyond the paper, what that hangs on.
+//! Figure 6: the time of programs in co-runs with four interfering threads. Beyond the paper: what it depends on.
 
 use crate::rig::{
     apart, beside, changed, preset, seen, seen_by_seed, seen_disturbed, subject, with_sharing, Breakdown,
@@ -15,8 +15,8 @@ const SEEDS: u32 = 8;
 const PROGRAMS: [&str; 4] = ["streamcluster", "canneal", "sp", "lu"];
 const PATTERNS: [&str; 3] = ["persistent", "periodic", "intermittent"];
 
-/// Runs beside four threads of a pattern, or alone. Of a pattern "after NAME" the program comes 300 ms later than the loops, and
-/// of "disturbed NAME" that on a machine that is disturbed.
+/// Runs with four threads of a pattern, or alone. With a pattern "after NAME" the program starts 300 ms later than the loops. With
+/// "disturbed NAME" it also runs on a disturbed machine.
 fn runs(program: &str, pattern: Option<&str>) -> Vec<Seen> {
     let late = |pattern: &str| [subject(program) + "start = \"300ms\"\n", beside(pattern, 4)];
     match pattern.map(|p| p.split_once(' ').unwrap_or(("with", p))) {
@@ -35,7 +35,7 @@ fn run(program: &str, pattern: Option<&str>) -> Breakdown {
     Breakdown::of_all(&runs(program, pattern))
 }
 
-/// Time in times of the program alone, with the half width of its 95 % interval over the seeds.
+/// Time relative to the solo run, with the half width of its 95 % interval over the seeds.
 fn time(runs: &[Seen], alone: &Breakdown) -> String {
     let times: Vec<f64> =
         runs.iter().map(|run| Breakdown::of_all(std::slice::from_ref(run)).time() / alone.time()).collect();
@@ -43,7 +43,7 @@ fn time(runs: &[Seen], alone: &Breakdown) -> String {
     format!("{:.2} ± {:.2}", found.mean, found.half_width.expect("there are several"))
 }
 
-/// In times of the program alone.
+/// The parts of the time, relative to the solo run.
 fn stack(b: &Breakdown, alone: &Breakdown) -> Vec<(Part, f64)> {
     let whole = alone.time();
     vec![(COMPUTE, b.compute / whole), (SYNC, b.sync / whole), (STEAL, b.steal / whole)]
@@ -88,7 +88,7 @@ pub fn by_wall_time() {
     println!("Figure 6 with bursts by wall time: time in times alone\n{}", table.text());
 }
 
-/// Where in their period the loops begin.
+/// The start of the loops within their period.
 pub fn by_beginning() {
     const BEGINNINGS: [(&str, &str); 9] = [
         ("persistent, with the program", "persistent"),
@@ -114,7 +114,7 @@ pub fn by_beginning() {
     println!("Figure 6 by how the loops begin, in times alone\n{}", table.text());
 }
 
-/// A program beside each pattern, and what its table says of that: its time and how long it spins, in times alone.
+/// A program with each pattern, as a row of the table. Returns its time and its spinning, relative to the solo run.
 fn row(table: &mut Table, name: &str, program: &str) -> [(f64, f64); PATTERNS.len()] {
     let alone = run(program, None);
     let mut cells = vec![name.to_owned()];
@@ -133,7 +133,7 @@ fn time_and_spin() -> Table {
     Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"])
 }
 
-/// All programs that spin, of which the paper's figure has two.
+/// All programs that spin. The paper's figure has two of them.
 pub fn by_spinner() {
     let mut table = time_and_spin();
     let rows = NPB.map(|program| row(&mut table, program, &preset(program)));
@@ -146,7 +146,7 @@ pub fn by_spinner() {
     println!("Figure 6 of all programs that spin: time and spin in times alone\n{}", table.text());
 }
 
-/// lu, what it consists of by itself, and with other lengths.
+/// lu, its parts alone, and with other lengths.
 pub fn by_part_of_lu() {
     let with = |change: &dyn Fn(&mut Vec<Value>)| {
         changed("lu", |program, _| {
@@ -175,7 +175,7 @@ pub fn by_part_of_lu() {
     println!("Figure 6, lu by what it consists of: time and spin in times alone\n{}", table.text());
 }
 
-/// Threads of lu's character with a barrier after every `grain`, instead of its sweeps and loops.
+/// Threads with lu's character and a barrier after every `grain`, instead of its sweeps and loops.
 pub fn by_grain() {
     let mut table =
         Table::new(&["grain", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
@@ -199,7 +199,7 @@ pub fn by_grain() {
     );
 }
 
-/// lu and sp as they are, and with threads that take each other's lines four times as often.
+/// lu and sp as they are, and with threads that take lines from each other four times as often.
 pub fn by_sharing() {
     const OTHERS: [(&str, u32); 4] =
         [("persistent", 1), ("persistent", 4), ("periodic", 4), ("intermittent", 4)];

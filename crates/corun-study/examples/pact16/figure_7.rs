@@ -1,6 +1,6 @@
-//! Figure 7: what low-level figures say of the slowdown of programs that block. The paper draws them for streamcluster and canneal beside periodic and
-//! intermittent loops, and gives no numbers. It says that all but synchronisation go with the slowdown, and that a longer idle time
-//! comes with more preemptions and yields.
+//! Figure 7: low-level figures and the slowdown of programs that block. The paper draws them for streamcluster and canneal with
+//! periodic and intermittent loops, and gives no numbers. It says that all of them except synchronization rise with the slowdown, and
+//! that a longer idle time comes with more preemptions and yields.
 
 use crate::rig::{beside, mean, preset, seen, subject, Breakdown, Length, Seen};
 use crate::state;

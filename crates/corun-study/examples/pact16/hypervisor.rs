@@ -1,7 +1,7 @@
-//! What hangs on the hypervisor: whether all cores' slices begin together, and what domain 0 does.
+//! The influence of the hypervisor: whether the slices of all cores begin together, and the activity of domain 0.
 //!
-//! The paper says neither. Xen's first slice is as long as any other; on a machine where both VMs' vCPUs start at one instant all cores
-//! then switch together, which a first slice of random length undoes. Domain 0 is a VM of one vCPU that may run anywhere on the node.
+//! The paper gives neither. Xen's first slice is as long as any other. If the vCPUs of both VMs start at one instant, all cores switch
+//! together. A first slice of random length prevents that. Domain 0 is a VM of one vCPU that may run anywhere on the node.
 
 use crate::rig::{
     beside, mean, preset, seen, speeds, subject, vm, with_whole_slices, Breakdown, Length, SEEDS,
@@ -19,7 +19,7 @@ fn slowdown(tenants: &[String]) -> f64 {
     speed(&tenants[..1]) / speed(tenants) - 1.0
 }
 
-/// A figure of one program.
+/// One figure of a program.
 type Row = (String, Box<dyn Fn() -> f64>);
 
 fn rows() -> Vec<Row> {
@@ -59,7 +59,7 @@ pub fn first_slice() {
     println!("By the first slice\n{}", table.text());
 }
 
-/// Domain 0 with so many wake-ups per second, of 100 us each.
+/// Domain 0 with this many wake-ups per second, of 100 µs each.
 fn domain_0(per_second: u32) -> String {
     let preset = crate::rig::changed("xen-dom0", |program, _| {
         program.insert("demand".into(), toml::Value::Float(f64::from(per_second) * 100e-6));

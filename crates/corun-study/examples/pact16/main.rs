@@ -1,11 +1,10 @@
-//! Redraws figures 1 to 7 of PACT'16, its table 2 and what it says of affinity, on the modelled machine:
-//! `cargo run --release -p corun-study --example pact16 [--record FILE] [FOLDER [PART…]]`, where parts are `figure-1` to `figure-7`, `table-2`,
-//! `out-of-step`, `affinity`, `first-slice` and `domain-0`.
+//! Redraws figures 1 to 7 of PACT'16, its table 2 and its section on affinity on the modelled machine: `cargo run --release -p
+//! corun-study --example pact16 [--record FILE] [FOLDER [PART…]]`. Parts are `figure-1` to `figure-7`, `table-2`, `out-of-step`,
+//! `affinity`, `first-slice` and `domain-0`.
 //!
-//! Each program runs on the paper's machine (one node of its Xeon under Xen's credit scheduler) in a VM of four pinned
-//! vCPUs, beside loops in a VM pinned alike. Numbers that the paper states stand beside ours; where it has only a
-//! picture there is nothing to compare with but the shape. Where ours differ, the same is run with one assumption changed:
-//! nothing of that goes into the presets.
+//! Each program runs on the paper's machine (one node of its Xeon under Xen's credit scheduler) in a VM of four pinned vCPUs, with
+//! loops in another pinned VM. Numbers that the paper states are printed next to ours. Of figures without numbers only the shape can be
+//! compared. If ours differ, the run is repeated with one assumption changed. These changes do not go into the presets.
 
 mod affinity;
 mod figure_1;
@@ -26,7 +25,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What was stated so far, by name: the record that documents quote.
+/// The figures so far, by name: the record that documents quote.
 static STATED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Keeps a figure for the record.
@@ -34,10 +33,10 @@ fn state(name: &str, figure: &str) {
     STATED.lock().expect("nobody panics").insert(name.to_owned(), figure.to_owned());
 }
 
-/// A name, and what makes it.
+/// The name of a part, and the function that makes it.
 type Part = (&'static str, fn(&Path));
 
-/// What can be made.
+/// All parts.
 const PARTS: [Part; 12] = [
     ("figure-1", |folder| {
         figure_1::draw(folder);

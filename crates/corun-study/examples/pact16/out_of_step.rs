@@ -1,13 +1,13 @@
-//! Beyond the paper: how much threads that are out of step could win at most, if they took no line from each other.
+//! Beyond the paper: the largest gain from threads that are out of step, if they took no line from each other.
 //!
-//! A thread takes lines from siblings that compute at its place of the program. None at all is the most that coming out of
-//! step can be worth, so what is between tells how far they stay in step.
+//! A thread takes lines from siblings that compute at the same place of the program. Taking none at all is the upper bound of the gain
+//! from coming out of step. So a result between the bounds shows how far they stay in step.
 
 use crate::rig::{beside, mean, seen, speeds, subject, with_sharing, Breakdown, Length, SEEDS};
 use crate::{percent, table_2};
 use corun_report::table::Table;
 
-/// What tenants change of a program.
+/// The change that tenants make to a program.
 #[derive(Clone, Copy)]
 enum Change {
     Time,
@@ -15,7 +15,7 @@ enum Change {
 }
 
 impl Change {
-    /// Of a program that shares `alone` times as often as its preset when alone, and `beside` times beside others.
+    /// The change of a program that shares lines `alone` times as often as its preset in solo runs, and `beside` times in co-runs.
     fn of(self, program: &str, others: &[String], alone: f64, beside: f64) -> f64 {
         let cost = |tenants: &[String]| match self {
             Change::Time => 1.0 / mean(&speeds(tenants, 2 * SEEDS), |s| *s),

@@ -1,5 +1,5 @@
-//! The paper's machine with a program on it: one node of its Xeon under Xen's credit scheduler, a VM of four vCPUs with
-//! the program, and what runs beside it.
+//! The paper's machine with a program on it: one node of its Xeon under Xen's credit scheduler, a VM of four vCPUs with the program,
+//! and co-runners.
 
 use corun_model::observation::{Observation, TaskObservation, TenantObservation};
 use corun_model::workload::draw::bits;
@@ -11,12 +11,12 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toml::{Table, Value};
 
-/// Runs of everything that says nothing else.
+/// The default number of runs.
 pub const SEEDS: u32 = 4;
-/// First slices are whole, as Xen's, in place of random ones, which let pCPUs be out of phase (see `xen_credit.rs`).
+/// First slices are whole, as in Xen. Random ones let pCPUs get out of phase (see `xen_credit.rs`).
 static WHOLE_SLICES: AtomicBool = AtomicBool::new(false);
 
-/// What `make` makes with whole first slices.
+/// Runs `make` with whole first slices.
 pub fn with_whole_slices<T>(make: impl FnOnce() -> T) -> T {
     WHOLE_SLICES.store(true, Ordering::Relaxed);
     let made = make();
@@ -32,8 +32,7 @@ pub fn preset(name: &str) -> String {
     format!("workload = \"workloads/papers/{name}.toml\"")
 }
 
-/// A preset with something changed in its `[program]` and its `[character]`. It does not end: a changed program would
-/// otherwise end at another time.
+/// A preset with changes to its `[program]` and its `[character]`. It does not end, since a changed program would end at another time.
 pub fn changed(name: &str, change: impl FnOnce(&mut Table, &mut Table)) -> String {
     let (_, text) = Presets.read(&format!("workloads/papers/{name}.toml")).unwrap_or_else(|e| panic!("{e}"));
     let mut file: Table = text.parse().unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -47,7 +46,7 @@ pub fn changed(name: &str, change: impl FnOnce(&mut Table, &mut Table)) -> Strin
     format!("program = {}\ncharacter = {}", Value::Table(program), Value::Table(character))
 }
 
-/// A preset whose threads take each other's lines so many times as often.
+/// A preset whose threads take lines from each other `times` times as often.
 pub fn with_sharing(name: &str, times: f64) -> String {
     changed(name, |_, character| {
         let rate = character["coherence-pki"].as_float().expect("a preset says how often it shares");
@@ -55,7 +54,7 @@ pub fn with_sharing(name: &str, times: f64) -> String {
     })
 }
 
-/// Interfering threads, as a scenario's tenant names them. Of a pattern "by wall" bursts end by the clock on the wall.
+/// Interfering threads, as a scenario's tenant names them. With a pattern "by wall" bursts end by the wall clock.
 pub fn loops(pattern: &str, threads: u32, demand: Option<f64>) -> String {
     let (pattern, clock) = pattern.split_once(" by ").unwrap_or((pattern, "cpu"));
     let demand = demand.map_or(String::new(), |d| format!(", demand = {d}"));
@@ -64,12 +63,12 @@ pub fn loops(pattern: &str, threads: u32, demand: Option<f64>) -> String {
     )
 }
 
-/// A tenant: a program in a VM. `place` says where its vCPUs may run.
+/// A tenant: a program in a VM. `place` sets where its vCPUs may run.
 pub fn vm(name: &str, program: &str, vcpus: u32, place: &str) -> String {
     format!("[[tenant]]\nname = \"{name}\"\n{program}\nvm = {{ vcpus = {vcpus} }}\n{place}\n")
 }
 
-/// The program that a figure is about, on the node's four cores.
+/// The program of a figure, on the node's four cores.
 pub fn subject(program: &str) -> String {
     vm("subject", program, 4, PINNED)
 }
@@ -80,7 +79,7 @@ pub fn beside(pattern: &str, threads: u32) -> String {
     vm("loop", &loops(pattern, threads, None), threads, cores)
 }
 
-/// Four periodic loops, each in a VM of its own, that begin at places of the period which differ from seed to seed.
+/// Four periodic loops, each in its own VM, whose start within the period depends on the seed.
 pub fn apart(seed: u32) -> Vec<String> {
     const PERIOD_US: u64 = 20_000;
     let one = |core: u64| {
@@ -91,12 +90,12 @@ pub fn apart(seed: u32) -> Vec<String> {
     (0..4).map(one).collect()
 }
 
-/// How long a run is.
+/// The length of a run.
 #[derive(Clone, Copy)]
 pub enum Length {
     /// 20 s.
     Short,
-    /// Until everybody who has an end has ended.
+    /// Until all tenants that can end have ended.
     Whole,
 }
 
@@ -114,19 +113,19 @@ fn scenario(tenants: &[String], seeds: &[u32], length: Length) -> Scenario {
     Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Solo work per time of the first tenant in 20 s, per seed.
+/// Solo work per time of the first tenant in 20 s, one value per seed.
 pub fn speeds(tenants: &[String], seeds: u32) -> Vec<f64> {
     let seeds: Vec<u32> = (1..=seeds).collect();
     let runs = co_runs(&scenario(tenants, &seeds, Length::Short)).unwrap_or_else(|e| panic!("{e}"));
     runs.iter().map(|run| run.progress[0].work_ns as f64 / run.end_ns as f64).collect()
 }
 
-/// A run, as it was seen.
+/// The observations of a run.
 pub struct Seen {
     whole: Observation,
-    /// Solo work that the first tenant's threads did, together.
+    /// Solo work of all threads of the first tenant, in nanoseconds.
     pub work_ns: f64,
-    /// When the first tenant ended; `None`: it did not.
+    /// When the first tenant ended, in nanoseconds. `None` if it did not.
     pub took_ns: Option<u64>,
 }
 
@@ -136,37 +135,37 @@ impl Seen {
         &self.whole.by_tenant[0]
     }
 
-    /// The share of its threads' time in which the first tenant waited for a core that one of them held.
+    /// The share of its threads' time in which the first tenant waited for a core that one of its own threads held.
     pub fn stolen_by_itself(&self) -> f64 {
         let (id, account) = (self.subject().id, &self.subject().account);
         account.culprits.of_ns(id) as f64 / account.ledger.total_ns() as f64
     }
 
-    /// The share of the time of the first so many cores in which nobody ran there.
+    /// The idle share of the first `cores` cores.
     pub fn idle_share(&self, cores: usize) -> f64 {
         let all = &self.whole.cpus[..cores];
         let idle_ns: u64 = all.iter().map(|c| c.idle_ns).sum();
         idle_ns as f64 / (self.whole.window_ns() as f64 * cores as f64)
     }
 
-    /// The thread whose core the first loop shares.
+    /// The thread that shares its core with the first loop.
     pub fn slowed(&self) -> &TaskObservation {
         &self.whole.tasks[0]
     }
 }
 
-/// The same tenants with each seed.
+/// Runs the same tenants with each seed.
 pub fn seen(tenants: &[String], seeds: u32, length: Length) -> Vec<Seen> {
     recorded(|seed| scenario(tenants, &[seed], length), seeds)
 }
 
-/// Tenants that differ from seed to seed, for 20 s.
+/// Runs tenants that depend on the seed, for 20 s.
 pub fn seen_by_seed(tenants: impl Fn(u32) -> Vec<String> + Sync, seeds: u32) -> Vec<Seen> {
     recorded(|seed| scenario(&tenants(seed), &[seed], Length::Short), seeds)
 }
 
-/// The same tenants with each seed for 20 s, on a machine with Xen's `timer_slop` whose cores are taken for something else as
-/// those of the live one in docs/pact16.md are: bursts cut into for 36 µs on average, with a standard deviation of 0.3 ms.
+/// Runs the same tenants with each seed for 20 s, on a machine with Xen's `timer_slop` and disturbed cores, as on the live machine in
+/// docs/pact16.md: interruptions of bursts take 36 µs on average, with a standard deviation of 0.3 ms.
 pub fn seen_disturbed(tenants: &[String], seeds: u32) -> Vec<Seen> {
     let disturbed = |seed: u32| {
         let mut s = scenario(tenants, &[seed], Length::Short);
@@ -177,7 +176,7 @@ pub fn seen_disturbed(tenants: &[String], seeds: u32) -> Vec<Seen> {
     recorded(disturbed, seeds)
 }
 
-/// A run with each seed: one is recorded with the first seed of a scenario only.
+/// One run with each seed, since only the first seed of a scenario is recorded.
 fn recorded(of: impl Fn(u32) -> Scenario + Sync, seeds: u32) -> Vec<Seen> {
     let one = |seed: u32| {
         let outcome = perform(&of(seed), &Options::default(), &|| {});
@@ -202,7 +201,7 @@ pub fn mean<T>(of: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     of.iter().map(figure).sum::<f64>() / of.len() as f64
 }
 
-/// Where the time of threads went, per nanosecond of solo work that each did.
+/// The time of threads by category, per nanosecond of solo work.
 #[derive(Clone, Copy, Debug)]
 pub struct Breakdown {
     pub compute: f64,
@@ -211,12 +210,12 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Of all threads of the first tenant, a mean over runs.
+    /// The breakdown of all threads of the first tenant, as a mean over runs.
     pub fn of_all(runs: &[Seen]) -> Breakdown {
         Breakdown::of(runs, |run| (&run.subject().account.ledger, run.work_ns))
     }
 
-    /// Of the slowed thread of four that share the work equally.
+    /// The breakdown of the slowed thread, with the work shared equally by four.
     pub fn of_slowed(runs: &[Seen]) -> Breakdown {
         Breakdown::of(runs, |run| (&run.slowed().account.ledger, run.work_ns / 4.0))
     }
@@ -241,7 +240,7 @@ impl Breakdown {
     }
 }
 
-/// A counter, per solo work of the program: of the slowed thread, or of all.
+/// A counter per solo work of the program: of the slowed thread, or of all threads.
 pub fn per_work(runs: &[Seen], slowed: bool, counter: impl Fn(&Counters) -> Option<u64>) -> f64 {
     mean(runs, |run| {
         let account = if slowed { &run.slowed().account } else { &run.subject().account };

@@ -1,10 +1,10 @@
-//! Table 2: sp beside four intermittent loops that want little, each on a core of its own.
+//! Table 2: sp with four intermittent loops of low demand, each on its own core.
 
 use crate::rig::{loops, mean, preset, seen, subject, vm, Length, Seen, SEEDS};
 use crate::state;
 use corun_report::table::Table;
 
-/// What each loop wants of its core.
+/// The demand of each loop, as a share of its core.
 const DEMANDS: [f64; 4] = [0.05, 0.08, 0.10, 0.15];
 
 /// The four loops.

@@ -1,8 +1,10 @@
-//! What a record of control says.
+//! The facts of a record of the study of control.
 //!
-//! `GROUP.CELL.POLICY` is the programs' slowdown, with `.range` behind it the least and the greatest of the repetitions, with `.whole`
-//! both, with `.kept` what the co-runner kept, and `.speed-up`, `.throughput`, `.overall` and `.idle` as `control_outcome` defines them. `GROUP.POLICY.between` is the least and the greatest slowdown of the group's cells, `.met` how many of
-//! how many reach the study's target, `.kept.least` what the co-runner kept at least, and `.without.CELL` the same without that cell.
+//! `GROUP.CELL.POLICY` is the programs' slowdown. With `.range` it is the least and the greatest of the repetitions, with `.whole`
+//! both, and with `.kept` the share that the co-runner kept. `.speed-up`, `.throughput`, `.overall` and `.idle` are defined in
+//! `outcome.rs`.
+//! `GROUP.POLICY.between` is the least and the greatest slowdown of the group's cells. `.met` is how many of how many reach the study's
+//! target. `.kept.least` is the least that the co-runner kept, and `.without.CELL` is the same without that cell.
 
 use crate::control::file::{ControlStudy, Group, CONTROL, DEFAULT};
 use crate::control::outcome::{CellSummary, ControlOutcome};
@@ -25,15 +27,15 @@ fn range(of: impl Iterator<Item = f64> + Clone) -> Option<String> {
     Some(format!("{least:.2} to {most:.2}"))
 }
 
-/// Those of the text of a `result.json`.
+/// Reads the facts from the text of a `result.json`.
 ///
 /// # Errors
-/// It is no such result.
+/// The text is not such a result.
 pub fn read(text: &str) -> serde_json::Result<Facts> {
     serde_json::from_str(text).map(|o| facts(&o))
 }
 
-/// Everything that a document may quote.
+/// All facts that a document may quote.
 fn facts(o: &ControlOutcome) -> Facts {
     let mut facts = Facts::new();
     let all = o.summaries();
@@ -72,7 +74,7 @@ fn facts(o: &ControlOutcome) -> Facts {
     facts
 }
 
-/// What is said of a policy in all cells of a group, and in all but one.
+/// The facts about a policy over all cells of a group, and over all but one.
 fn sums(cells: &[&CellSummary], planned: Option<&Group>) -> Facts {
     let mut facts = Facts::new();
     let mut choices = vec![(String::new(), None)];
@@ -104,7 +106,7 @@ fn sums(cells: &[&CellSummary], planned: Option<&Group>) -> Facts {
     facts
 }
 
-/// The cells and policies of a group in the study's order, or in that of the runs.
+/// The cells and policies of a group, in the order of the study, or else in that of the runs.
 fn order<'a>(cells: &[&'a CellSummary], planned: Option<&Group>) -> (Vec<&'a str>, Vec<&'a str>) {
     let met = |of: fn(&CellSummary) -> &str| {
         let mut names: Vec<&str> = Vec::new();
@@ -133,15 +135,15 @@ fn at_least(s: &CellSummary) -> &'static str {
     }
 }
 
-/// `1.98× (1.93 to 2.10)`; of one repetition without the range.
+/// `1.98× (1.93 to 2.10)`. Without the range if there was one repetition.
 fn with_range(s: &CellSummary) -> Option<String> {
     let [median, least, most] = s.slowdown?;
     let range = if s.n > 1 { format!(" ({least:.2} to {most:.2})") } else { String::new() };
     Some(format!("{}{median:.2}×{range}", at_least(s)))
 }
 
-/// A row per cell, with the slowdown under each policy and what the co-runner kept; of cells without a co-runner a row per cell
-/// and policy, with the metrics of mixes.
+/// A row per cell with the slowdown under each policy and what the co-runner kept. Without a co-runner, a row per cell and policy with
+/// the metrics of mixes.
 fn table(cells: &[&CellSummary], planned: Option<&Group>) -> Table {
     let (rows, policies) = order(cells, planned);
     let of = |cell: &str, policy: &str| cells.iter().find(|s| s.cell == cell && s.policy == policy);

@@ -1,5 +1,5 @@
-//! A study of control (`corun.control-study/1`, such as `studies/control.toml`): which programs run together, under which
-//! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
+//! A study of control (`corun.control-study/1`, such as `studies/control.toml`): which programs run together, under which policies, how
+//! often, and the targets. A bad file is refused in one sentence with file, line and remedy.
 
 use crate::programs::Catalogue;
 use crate::study_file::{read, twice, BadStudy, Wrong};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The live study that corun brings along.
 pub const CONTROL: &str = include_str!("../../../../studies/control.toml");
-/// The one for the test guest, whose kernel has sched_ext.
+/// The study for the test guest, whose kernel has sched_ext.
 pub const CONTROL_GUEST: &str = include_str!("../../../../studies/control-guest.toml");
 
 /// The schema of a study file.
@@ -22,25 +22,25 @@ pub const DEFAULT: &str = "default";
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ControlStudy {
     schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// What carries decisions out: `auto`, `stock` or `sched_ext`.
+    /// The backend that sets knobs: `auto`, `stock` or `sched_ext`.
     pub backend: String,
     /// Runs of every cell.
     pub repetitions: u32,
-    /// Share of the machine's CPU time that others may take in a run that counts.
+    /// The share of the machine's CPU time that other programs may take in a run that counts, 0 to 1.
     pub foreign: f64,
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
-    /// How often a run is made again.
+    /// How often a disturbed run is repeated.
     pub retries: u32,
     /// How long the co-runner runs before the controller and the programs, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
-    /// A run that takes this many times as long as its longest program alone is cut off.
+    /// A run is cut off after this many times the solo length of its longest program.
     pub most_slowdown: f64,
     /// The policies.
     #[serde(rename = "policy")]
@@ -54,50 +54,50 @@ pub struct ControlStudy {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyUse {
-    /// What the tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// What `corun control` is given: the policy and its options.
+    /// The arguments for `corun control`: the policy and its options.
     pub argv: Vec<String>,
 }
 
-/// Cells that have policies, co-runner and hopes in common.
+/// Cells with the same policies, co-runner and targets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Group {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// Which policies; `default` is the kernel alone.
+    /// The names of its policies; `default` is the kernel alone.
     pub policies: Vec<String>,
-    /// Interferers that together are one more tenant, each in a session of its own.
+    /// Interferers, each in its own session. Together they are one more tenant.
     #[serde(default)]
     pub co_runner: Vec<String>,
     /// The programs of each cell; every program is one tenant.
     pub cells: Vec<Vec<String>>,
-    /// What is hoped for.
+    /// The target for its policies.
     #[serde(default)]
     pub target: Target,
 }
 
-/// What a policy should reach.
+/// The target that a policy should reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Target {
-    /// No slowdown above this.
+    /// The slowdown is at most this.
     pub slowdown: Option<f64>,
     /// The co-runner keeps at least this share of its fair share.
     pub kept: Option<f64>,
-    /// No program takes longer than by default by more than this share.
+    /// No program takes longer than under the default by more than this share.
     pub loss: Option<f64>,
-    /// Relative speed-up over the default at least this.
+    /// The relative speed-up over the default is at least this.
     pub speed_up: Option<f64>,
-    /// System throughput over the default's at least this.
+    /// System throughput over that of the default is at least this.
     pub throughput: Option<f64>,
 }
 
 impl ControlStudy {
-    /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
+    /// Reads a study's text, with the programs and interferers of `catalogue`. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -162,18 +162,18 @@ impl ControlStudy {
         Ok(())
     }
 
-    /// What `corun control` is given for a policy; `None` for the default and unknown ones.
+    /// The arguments of `corun control` for a policy. `None` for the default and for unknown policies.
     pub fn policy(&self, name: &str) -> Option<&PolicyUse> {
         self.policies.iter().find(|p| p.name == name)
     }
 
-    /// Leaves one repetition of each group's first cell.
+    /// Keeps only one repetition of the first cell of each group.
     pub fn make_quick(&mut self) {
         self.repetitions = 1;
         self.groups.iter_mut().for_each(|g| g.cells.truncate(1));
     }
 
-    /// The order of `n` things, another for each `of`, so that a machine whose speed drifts favours none.
+    /// An order of `n` things, different for each `of`, so that a drifting machine favors none of them.
     pub fn order(of: u64, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by_key(|&i| draw::bits(of, 2, i as u64));
@@ -225,7 +225,7 @@ mod tests {
         assert!(refusal("\"default\", \"auto\"", "\"default\", \"autos\"").contains("no policy `autos`"));
         assert!(refusal("backend = \"stock\"", "backend = \"vm\"").contains("give auto, stock or sched_ext"));
         assert!(refusal("[\"lu-active\"]", "[\"lu-active\", \"lu-active\"]").contains("each once"));
-        // Of several groups the one that has it.
+        // If several groups could be meant, the error names the line of the right one.
         let (at, last) =
             CONTROL.lines().enumerate().filter(|(_, l)| l.starts_with("co-runner")).last().unwrap();
         let slip = format!(

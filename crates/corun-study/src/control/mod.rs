@@ -1,12 +1,12 @@
-//! The study of control (`corun.control-study/1`, `studies/control.toml`): what does control win, for whom, and who pays?
+//! The study of control (`corun.control-study/1`, `studies/control.toml`): what each policy gains, for whom, and who pays.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`], [`tenant_cgroup`] | the method and the runs; a tenant as a cgroup of its own |
-//! | [`outcome`] | what came of it, and the metrics of a cell |
+//! | [`outcome`] | the result, and the metrics of a cell |
 //! | [`text`] | tables and record |
-//! | [`facts`] | what documents may quote of it |
+//! | [`facts`] | the facts that documents may quote |
 
 pub mod facts;
 pub mod file;
@@ -28,7 +28,7 @@ use tenant_cgroup::TenantCgroup;
 
 struct Control {
     study: ControlStudy,
-    /// The study that tables are made of: what an earlier part has run is told as well.
+    /// The study for the tables. It includes the cells of an earlier part.
     told: ControlStudy,
     known: Catalogue,
     before: Option<(PathBuf, ControlOutcome)>,
@@ -38,7 +38,7 @@ struct Control {
 /// Opens a study of this kind.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let known = Catalogue::own();
     let whole = ControlStudy::parse(file.name, file.text, &known)?;
@@ -59,7 +59,7 @@ impl Study for Control {
 
     fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError> {
         let root = Root::new("/");
-        // Found out now rather than after the inputs were made.
+        // Fails now rather than after the inputs were made.
         drop(TenantCgroup::new(&root, "probe").map_err(StudyError::Usage)?);
         let at = place.circumstances()?;
         let setup = place.setup()?;
@@ -107,10 +107,10 @@ impl Study for Control {
     }
 }
 
-/// The first policy that `corun control` does not know, with its line in the study's text: every run would fail alike.
+/// The first policy that `corun control` does not know, with its line in the study's text. Every run with it would fail.
 fn unknown_policy(study: &ControlStudy, text: &str) -> Option<(usize, String)> {
     let is_known = |name: &str| ALL.iter().any(|entry| entry.name == name.replace('-', "_"));
-    // Whoever writes flags first is left to `corun control`.
+    // `corun control` itself checks arguments that begin with a flag.
     let mut called = study.policies.iter().filter_map(|p| p.argv.first()).filter(|a| !a.starts_with('-'));
     let unknown = called.find(|name| !is_known(name))?;
     let says = |line: &str| line.trim_start().starts_with("argv") && line.contains(&format!("\"{unknown}\""));
@@ -119,7 +119,7 @@ fn unknown_policy(study: &ControlStudy, text: &str) -> Option<(usize, String)> {
     Some((line, format!("there is no policy `{unknown}`; name one of {}", known.join(", "))))
 }
 
-/// Leaves what is wanted.
+/// Keeps only what the user asked for.
 fn select(study: &mut ControlStudy, wanted: &Wanted) -> Result<(), StudyError> {
     only_of(&mut study.groups, |group| &group.name, &wanted.groups, "group")?;
     let all = |of: &dyn Fn(&Group) -> Vec<String>| -> Vec<String> {
@@ -131,7 +131,7 @@ fn select(study: &mut ControlStudy, wanted: &Wanted) -> Result<(), StudyError> {
     only(&mut policies, &wanted.policies, "policy")?;
     for group in &mut study.groups {
         group.cells.retain(|cell| cell.iter().all(|program| programs.contains(program)));
-        // Everything is compared with the default.
+        // The default always stays, since all other policies are compared with it.
         group.policies.retain(|policy| policy == DEFAULT || policies.contains(policy));
     }
     if wanted.quick {

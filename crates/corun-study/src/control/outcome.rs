@@ -1,4 +1,4 @@
-//! What came of a study of control (`corun.control-study-result/1`), and the metrics of a cell.
+//! The result of a study of control (`corun.control-study-result/1`), and the metrics of a cell.
 //!
 //! | metric | formula, over the tenants of a run |
 //! | --- | --- |
@@ -12,9 +12,9 @@
 //! | energy | of the machine's packages, by the tenants' work: `Σ 1 / slowdown` seconds of work alone each second |
 //! | variation | standard deviation of the programs' mean slowdown over repetitions, by its mean |
 //!
-//! Of a cell, each is the median over repetitions. A run that was cut off is a lower bound of its slowdowns and counts as
-//! such. The relative speed-up is a harmonic mean, so it is made by those who fare worst: to help one tenant ten times as much
-//! as another is slowed down does not weigh as much.
+//! The value of a cell is the median over repetitions. For a run that was cut off, the slowdowns are lower bounds, and count as such.
+//! The relative speed-up is a harmonic mean, so the slowest tenants dominate it: a tenfold speed-up of one tenant does not balance a
+//! tenfold slowdown of another.
 
 use crate::circumstances::{first_difference, RecordHead};
 use crate::control::file::DEFAULT;
@@ -33,15 +33,15 @@ pub struct TenantRun {
     pub name: String,
     /// Complete runs; the co-runner has none.
     pub runs: u32,
-    /// Mean length of the complete runs; `None`: there was none.
+    /// Mean length of the complete runs, in nanoseconds. `None` if there was none.
     pub wall_ns: Option<u64>,
-    /// Against being alone, 1 or more unless the machine's speed changed; `None`: it never ran alone.
+    /// Length over the solo length: 1 or more, unless the machine's speed changed. `None` without a solo run.
     pub slowdown: Option<f64>,
     /// CPU time in this run, in nanoseconds.
     pub cpu_ns: u64,
-    /// Involuntary switches in its complete runs; `None`: not known, as it did not end by itself.
+    /// Involuntary switches in its complete runs. `None` if it did not end by itself.
     pub preemptions: Option<u64>,
-    /// Of a co-runner: its CPU time by its fair share, 1: all of it.
+    /// For a co-runner: its CPU time over its fair share; 1 means all of it.
     pub kept: Option<f64>,
 }
 
@@ -56,31 +56,31 @@ pub struct ControlRun {
     pub policy: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// From the programs' start until all had ended once.
+    /// From the start of the programs until each had ended once, in nanoseconds.
     pub wall_ns: u64,
     /// The programs, and the co-runner last.
     pub tenants: Vec<TenantRun>,
-    /// Share of the CPUs' time that nobody used, 0..1.
+    /// Unused share of the CPUs' time, 0 to 1.
     pub idle: f64,
-    /// Share of it that the controller used, 0..1.
+    /// The controller's share of the CPUs' time, 0 to 1.
     pub controller: f64,
-    /// Share of it that neither tenants nor controller used, 0..1.
+    /// The share of the CPUs' time that neither tenants nor controller used, 0 to 1.
     pub foreign: f64,
-    /// Runs before it that others disturbed too much.
+    /// Runs before this one that other programs disturbed too much.
     pub rejected: u32,
-    /// Whether it was ended before its programs ended.
+    /// Whether the run was cut off before its programs ended.
     pub cut_off: bool,
-    /// Tenants that were still frozen when the controller had ended: must be none.
+    /// Tenants that were still frozen after the controller had ended. Must be 0.
     pub left_frozen: u32,
-    /// What the machine's packages took, in microjoules, with everybody on them; `None`: not known.
+    /// Energy of the machine's packages with all programs on them, in microjoules. `None` if unknown.
     #[serde(default)]
     pub package_uj: Option<u64>,
-    /// Why not; `None`: it is known, or the run is older than this field.
+    /// Why the energy is unknown. `None` if it is known, or if the run is older than this field.
     #[serde(default)]
     pub no_energy: Option<String>,
 }
 
-/// A run alone.
+/// A solo run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SoloRun {
     /// The program.
@@ -93,23 +93,23 @@ pub struct SoloRun {
     pub cpu_ns: u64,
 }
 
-/// What came of a study.
+/// The result of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlOutcome {
-    /// Where and when, with [`SCHEMA`].
+    /// Place and time of the runs, with [`SCHEMA`].
     #[serde(flatten)]
     pub head: RecordHead,
     /// The study's name.
     pub study: String,
-    /// Whom the kernel shares its CPUs between.
+    /// How the kernel shares the CPUs between the tenants.
     pub layout: String,
-    /// What carried decisions out, as the study asks.
+    /// The backend, as the study names it.
     pub backend: String,
     /// All runs of cells.
     pub runs: Vec<ControlRun>,
-    /// All runs alone.
+    /// All solo runs.
     pub solos: Vec<SoloRun>,
-    /// What could not be run, with the reason.
+    /// Programs that could not be run, with the reason.
     pub skipped: Vec<(String, String)>,
     /// Runs that failed, with the reason.
     pub failed: Vec<String>,
@@ -140,15 +140,15 @@ impl ControlRun {
         throughput(&self.slowdowns())
     }
 
-    /// What the machine's packages took for a second of the tenants' work, as they do it alone, in joules. It is the whole
-    /// machine's, so idle CPUs and the controller count. `None`: it is not known, or what a tenant did is not.
+    /// Energy of the machine's packages per second of the tenants' solo work, in joules. It is that of the whole machine, with idle
+    /// CPUs and the controller. `None` if the energy or a tenant's work is unknown.
     pub fn joules_per_work_s(&self) -> Option<f64> {
         let is_known = self.tenants.iter().all(|t| t.slowdown.is_some());
         let work_ns = self.throughput().filter(|_| is_known)? * self.wall_ns as f64;
         (work_ns > 0.0).then_some(self.package_uj? as f64 * 1e3 / work_ns)
     }
 
-    /// Relative speed-up of all tenants over another run of the same cell; `None` unless both have the same tenants.
+    /// The relative speed-up of all tenants over another run of the same cell. `None` unless both runs have the same tenants.
     pub fn speed_up(&self, baseline: &ControlRun) -> Option<f64> {
         let by_default = |name: &str| baseline.tenants.iter().find(|t| t.name == name)?.slowdown;
         let pair = |t: &TenantRun| Some((t.slowdown?, by_default(&t.name)?));
@@ -156,7 +156,7 @@ impl ControlRun {
         relative_speedup(&pairs?)
     }
 
-    /// What the co-runner kept of its fair share.
+    /// The CPU time that the co-runner kept, over its fair share.
     pub fn kept(&self) -> Option<f64> {
         self.tenants.iter().find_map(|t| t.kept)
     }
@@ -191,29 +191,29 @@ pub struct CellSummary {
     pub jain: Option<f64>,
     /// System throughput.
     pub throughput: Option<f64>,
-    /// Relative speed-up over the default; `None` for the default and without it.
+    /// The relative speed-up over the default. `None` for the default itself, and if the default was not run.
     pub speed_up: Option<f64>,
-    /// Geometric mean over all tenants by default / here; `None` as above.
+    /// Geometric mean over all tenants of the slowdown under the default over the slowdown here. `None` as above.
     pub overall: Option<f64>,
-    /// Over the default's throughput, less 1.
+    /// Throughput over that of the default, minus 1.
     pub more_throughput: Option<f64>,
-    /// What the co-runner kept of its fair share.
+    /// The CPU time that the co-runner kept, over its fair share.
     pub kept: Option<f64>,
-    /// Share of the machine that nobody used.
+    /// Unused share of the machine, 0 to 1.
     pub idle: Option<f64>,
-    /// Share of it that the controller used.
+    /// The controller's share of the machine, 0 to 1.
     pub controller: Option<f64>,
     /// Involuntary switches of the programs per second.
     pub preemptions_per_s: Option<f64>,
-    /// Joules of the machine's packages for a second of the tenants' work alone.
+    /// Energy of the machine's packages per second of the tenants' solo work, in joules.
     #[serde(default)]
     pub joules_per_work_s: Option<f64>,
-    /// Variation from run to run; `None` of a single one.
+    /// Variation from run to run. `None` if there was one run.
     pub variation: Option<f64>,
 }
 
 impl ControlOutcome {
-    /// Every cell under every policy that was run, in the order of the study's first repetition's groups.
+    /// Every cell under every policy that was run, in the order of the study's groups.
     pub fn summaries(&self) -> Vec<CellSummary> {
         let mut keys: Vec<(&str, &str, &str)> = Vec::new();
         for run in &self.runs {
@@ -268,10 +268,10 @@ impl ControlOutcome {
         }
     }
 
-    /// Takes over the runs of an earlier part of the same study.
+    /// Adds the runs of an earlier part of the same study.
     ///
     /// # Errors
-    /// It was another study, or was made elsewhere: numbers of two machines do not belong in one table.
+    /// The earlier part is of another study or another machine: their numbers do not belong in one table.
     pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
         let facts = |o: &ControlOutcome| o.head.facts().into_iter().chain([("study", o.study.clone())]);
         if let Some((what, before, now)) = first_difference(facts(&before), facts(self)) {
@@ -281,7 +281,7 @@ impl ControlOutcome {
         Ok(())
     }
 
-    /// Why the machine's energy is not known of some run.
+    /// Why the machine's energy is unknown for some run.
     pub fn no_energy(&self) -> Option<&str> {
         self.runs.iter().find_map(|run| run.no_energy.as_deref())
     }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_goes_on_from_its_own_runs_and_from_nobody_elses() {
+    fn a_study_goes_on_only_from_its_own_runs() {
         let part = |study: &str| ControlOutcome {
             study: study.into(),
             runs: vec![run("default", 1, [2.0, 2.0])],
@@ -360,7 +360,8 @@ mod tests {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         let [median, least, most] = gang.slowdown.unwrap();
         assert!(gang.n == 3 && near(median, 2.0) && near(least, 2.0) && near(most, 3.0));
-        // Four times and as fast in the first, twice and half as fast in the second; the third has no default beside it.
+        // In the first repetition four times as fast and equally fast; in the second twice and half as fast. The third has no run of
+        // the default.
         assert!(near(gang.speed_up.unwrap(), (1.6 + 0.8) / 2.0) && near(gang.overall.unwrap(), 1.5));
         assert_eq!(outcome.summary("g", "c", "default").speed_up, None);
         assert!((gang.variation.unwrap() - 0.2474).abs() < 1e-3);

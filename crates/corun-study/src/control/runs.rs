@@ -1,20 +1,18 @@
-//! The study of control (`studies/control.toml`): what does each policy win, for whom, and who pays?
+//! The runs of the study of control (`studies/control.toml`).
 //!
-//! Method. A cell is some programs, each a tenant, and in some groups a co-runner that never ends, one more tenant. In
-//! each repetition every program of the cell runs alone, and the cell runs once under the kernel alone and once under
-//! each policy, in another order every time; cells too are in another order. Every tenant is a cgroup
-//! ([`crate::control::tenant_cgroup`]). `corun control` runs as users run it, as a process of its own, told which cgroups it may touch
-//! and not what is in them, and before the programs begin, as a service would; the co-runner is there already. In a cell
-//! of several programs each is started again when it ends until all have ended once, so that the contention stays
-//! what it was; what counts is its mean length over its complete runs.
+//! Method. A cell is a set of programs, each a tenant. In some groups a co-runner that never ends is one more tenant. In each
+//! repetition every program of the cell runs solo once. The cell runs once under the kernel alone and once under each policy, in a new
+//! order every time; the order of cells changes too. Every tenant is a cgroup ([`crate::control::tenant_cgroup`]). `corun control` runs
+//! as users run it, as its own process. It knows the cgroups that it may touch, but not their contents. As a service would, it starts
+//! before the programs; only the co-runner is there already. In a cell of several programs, each program is started again when it ends,
+//! until all have ended once, so that contention stays the same. Its mean length over its complete runs counts.
 //!
-//! A program's length is from its start to its end, by a real-time thread that does nothing but wait for that. Its
-//! slowdown is that length by its length alone in the same repetition. The co-runner's is its rate of CPU time alone, in
-//! the second half of its lead, by its rate beside: it only loops, so its CPU time is its work. Involuntary switches are
-//! those of processes that were waited for. What neither the tenants nor the controller used is foreign; a run with too
-//! much of it is made again.
+//! A real-time thread that only waits measures the length of a program from its start to its end. The slowdown is that length over the
+//! solo length of the same repetition. For the co-runner it is the rate of its CPU time in the second half of its lead, when it is
+//! alone, over its rate in the co-run: it only loops, so its CPU time is its work. Involuntary switches are those of processes that
+//! were waited for. CPU time of neither the tenants nor the controller is foreign. A run with too much of it is repeated.
 //!
-//! Nothing may stay frozen: after every run each tenant's cgroup is looked at before it is removed.
+//! Nothing may stay frozen: after every run each tenant's cgroup is checked before it is removed.
 
 use crate::control::file::{ControlStudy, Group, DEFAULT};
 use crate::control::outcome::{ControlOutcome, ControlRun, SoloRun, TenantRun};
@@ -29,16 +27,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long the controller may take to its first decision, and to undo everything: in an emulated guest it loads its BPF
-/// programs for seconds.
+/// The time that the controller has for its first decision, and to undo everything. In an emulated guest it loads its BPF programs for
+/// seconds.
 const CONTROLLER: Duration = Duration::from_secs(30);
-/// How long one look at the machine takes before a run, and the pause to the next.
+/// The length of a check of the machine before a run, and the pause to the next check.
 const LOOK: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The tenant of the interferers.
 pub const CO_RUNNER: &str = "co-runner";
 
-/// Everything that the runs of a study share.
+/// The state that all runs of a study share.
 pub struct ControlRuns<'a> {
     root: Root,
     study: &'a ControlStudy,
@@ -47,11 +45,11 @@ pub struct ControlRuns<'a> {
     corun: PathBuf,
     folder: PathBuf,
     cpus: usize,
-    /// Programs and interferers that cannot be had here.
+    /// Programs and interferers that are not available here.
     absent: BTreeSet<String>,
 }
 
-/// A cell as it is run.
+/// A cell with its available programs.
 struct Mix<'a> {
     programs: Vec<&'a Program>,
     co_runner: Vec<&'a Interferer>,
@@ -63,12 +61,12 @@ struct Running<'a> {
     cgroup: TenantCgroup,
     session: Session,
     begin: Instant,
-    /// Lengths of its complete runs.
+    /// Lengths of its complete runs, in nanoseconds.
     walls_ns: Vec<u64>,
     preemptions: u64,
 }
 
-/// What was counted by then.
+/// The counters at one moment.
 struct Mark {
     at: Instant,
     machine: CpuStat,
@@ -78,7 +76,7 @@ struct Mark {
 }
 
 impl<'a> ControlRuns<'a> {
-    /// Runs of `study` in `folder`, with the program file of corun itself.
+    /// Prepares runs of `study` in `folder`. `corun` is the path of the corun executable.
     pub fn new(
         study: &'a ControlStudy,
         known: &'a Catalogue,
@@ -106,8 +104,8 @@ impl<'a> ControlRuns<'a> {
         u64::from(study.repetitions) * (programs.len() + beside) as u64
     }
 
-    /// Makes all runs, after those of its groups that `outcome` holds already; `done` is called after each with what it was, `keep` after
-    /// each cell.
+    /// Makes all runs, after those groups that `outcome` already holds. Calls `done` after each run with a description, and `keep`
+    /// after each cell.
     pub fn run(
         &mut self,
         outcome: &mut ControlOutcome,
@@ -115,7 +113,7 @@ impl<'a> ControlRuns<'a> {
         keep: &mut dyn FnMut(&ControlOutcome),
     ) {
         self.prepare(outcome);
-        // Whoever ends, this thread learns it at once; without the right to that, a little later.
+        // With a real-time priority this thread notices at once when a program ends. Without that right it notices a little later.
         let fair = sched::attributes(0);
         let _ = sched::become_fifo(2);
         let is_ours = |run: &&ControlRun| self.study.groups.iter().any(|g| g.name == run.group);
@@ -137,7 +135,7 @@ impl<'a> ControlRuns<'a> {
         }
     }
 
-    /// Makes all inputs, and notes who cannot be had.
+    /// Makes all inputs, and notes what is not available.
     fn prepare(&mut self, outcome: &mut ControlOutcome) {
         let names: BTreeSet<&String> = self
             .study
@@ -156,7 +154,7 @@ impl<'a> ControlRuns<'a> {
         }
     }
 
-    /// The cell without the programs that cannot be had; `None` when too few are left of it.
+    /// The cell without the programs that are not available. `None` if too few are left.
     fn mix(&self, group: &Group, cell: &[String]) -> Option<Mix<'a>> {
         let here = |name: &&String| !self.absent.contains(*name);
         let programs: Vec<&Program> =
@@ -240,7 +238,7 @@ impl<'a> ControlRuns<'a> {
             std::thread::sleep(LOOK);
             let after = CpuStat::read(&self.root).map(|s| s.total().busy_ns()).unwrap_or(0);
             let share = after.saturating_sub(before) as f64 / (LOOK.as_nanos() as f64 * self.cpus as f64);
-            // The clock of /proc/stat ticks every 10 ms, so that one tick more is no noise.
+            // The clock of /proc/stat ticks every 10 ms, so one tick more is not a disturbance.
             let tick = 1e7 / (LOOK.as_nanos() as f64 * self.cpus as f64);
             if share <= self.study.foreign.max(tick)
                 || begin.elapsed().as_nanos() as u64 > self.study.patience
@@ -341,8 +339,7 @@ impl<'a> ControlRuns<'a> {
         Session::start(command).map_err(|e| format!("cannot start {}: {e}", program.name))
     }
 
-    /// Waits until every program has ended at least once; those that did so earlier are started again. Whether time ran
-    /// out.
+    /// Waits until every program has ended at least once, and starts those that ended earlier again. Returns whether time ran out.
     fn until_all_ended(
         &self,
         running: &mut [Running],
@@ -354,7 +351,7 @@ impl<'a> ControlRuns<'a> {
             let Some(left) = limit.checked_sub(begin.elapsed()) else { return Ok(true) };
             any_ends(&pids, left);
             let now = Instant::now();
-            // Who ends after it was looked at is looked at the next time.
+            // A program that ends after its check is noticed in the next round.
             let mut done = Vec::new();
             for (at, r) in running.iter_mut().enumerate() {
                 let before = preemptions_of_the_dead();
@@ -398,15 +395,15 @@ impl<'a> ControlRuns<'a> {
 
     /// Starts `corun control` and waits for its first decisions.
     ///
-    /// It is the program that is studied here, not its library: what users pay for a controller is the CPU time of a whole process,
-    /// in a cgroup of its own, next to which nothing else of the study runs.
+    /// The study runs the program, not the library. Users pay for a controller with the CPU time of a whole process. It has its own
+    /// cgroup, in which nothing else of the study runs.
     fn controller(&self, policy: &[String], tenants: &[String]) -> Result<Controller, String> {
         let cgroup = TenantCgroup::new(&self.root, "control")?;
         let lines = self.folder.join("control.jsonl");
         let complaint = self.folder.join("control.txt");
         let (out, err) = (std::fs::File::create(&lines), std::fs::File::create(&complaint));
         let cannot = |e: std::io::Error| format!("cannot start corun control: {e}");
-        // What a session starts has no output; a shell gives the controller's a file.
+        // A session discards the output of its command. A shell writes the controller's output to a file.
         drop(out.map_err(cannot)?);
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" > \"$LINES\""]).arg(&self.corun).arg("control").args(policy);
@@ -439,7 +436,7 @@ impl Running<'_> {
     fn result(&self, alone_ns: Option<u64>, window_ns: u64) -> TenantRun {
         let complete = self.walls_ns.len() as u64;
         let wall_ns = (complete > 0).then(|| self.walls_ns.iter().sum::<u64>() / complete);
-        // Of one that was cut off it is known that it takes at least so long.
+        // A program that was cut off takes at least this long.
         let at_least = wall_ns.unwrap_or(window_ns);
         TenantRun {
             name: self.program.name.clone(),
@@ -457,7 +454,7 @@ impl Running<'_> {
 struct CoRunner {
     _sessions: Vec<Session>,
     cgroup: TenantCgroup,
-    /// CPUs that it used while it was alone.
+    /// CPUs that it used while it ran alone.
     rate_alone: f64,
 }
 
@@ -469,7 +466,7 @@ struct Controller {
 }
 
 impl Controller {
-    /// Asks it to undo everything and end.
+    /// Asks it to undo everything and to end.
     fn end(mut self) -> Result<(), String> {
         self.session.ask_to_end();
         let ended = self.session.ends_within(Some(CONTROLLER)).map_err(|e| e.to_string())?;
@@ -486,7 +483,7 @@ impl Controller {
     }
 }
 
-/// Involuntary switches of all children that were waited for, and of theirs.
+/// Involuntary switches of all children that were waited for, and of their children.
 fn preemptions_of_the_dead() -> u64 {
     // SAFETY: all-zero is a valid rusage, which the kernel fills in.
     let usage = unsafe {

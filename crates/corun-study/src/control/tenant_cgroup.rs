@@ -1,9 +1,9 @@
-//! A tenant of a study as a cgroup of its own: everything that its programs start stays in it, `corun control` is told its
-//! name before the programs run, the kernel counts its CPU time, and at the end nothing of it is left.
+//! A tenant of a study as its own cgroup. Everything that its programs start stays in it. `corun control` gets its name before the
+//! programs run, the kernel counts its CPU time, and it is removed at the end.
 //!
-//! The cgroups lie at the top of the v2 tree. Where that tree has the CPU controller, each is a scheduling group of the
-//! default weight; where the controller is in a v1 tree, sessions are the groups (autogroup) and the cgroup only names
-//! and holds. [`layout`] says which. Needs root, or the right to make cgroups there.
+//! The cgroups are at the top of the v2 tree. If that tree has the CPU controller, each is a scheduling group of the default weight. If
+//! the controller is in a v1 tree, sessions are the groups (autogroup), and the cgroup only names and holds. [`layout`] returns which.
+//! Needs root, or the right to make cgroups there.
 
 use corun_linux::cgroup::Cgroups;
 use corun_linux::{freezer, sched, Root};
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How names of the studies' cgroups begin.
+/// Prefix of the cgroup names.
 const PREFIX: &str = "corun-study-";
-/// How long ended processes may take to go.
+/// The time that killed processes have to disappear.
 const GOING: Duration = Duration::from_secs(5);
 
-/// A tenant's cgroup; dropped, its processes are ended and it is removed.
+/// A tenant's cgroup. Dropping it ends its processes and removes it.
 #[derive(Debug)]
 pub struct TenantCgroup {
     name: String,
@@ -31,7 +31,7 @@ impl TenantCgroup {
     /// Makes the cgroup of the tenant `name`.
     ///
     /// # Errors
-    /// One sentence: there is no v2 tree, this user may not, or another study runs.
+    /// One sentence: there is no v2 tree, this user may not make cgroups, or another study runs.
     pub fn new(root: &Root, name: &str) -> Result<TenantCgroup, String> {
         let cgroups = Cgroups::discover(root).map_err(|e| e.to_string())?;
         let tree = cgroups
@@ -51,7 +51,7 @@ impl TenantCgroup {
                 let others = freezer::processes_in(&cgroup.folder).unwrap_or_default();
                 if made.is_err() && !others.is_empty() {
                     let why = format!("another study runs: {} has processes", cgroup.folder.display());
-                    // They are not this study's to end.
+                    // Its processes belong to another study, so do not end them.
                     std::mem::forget(cgroup);
                     return Err(why);
                 }
@@ -60,15 +60,15 @@ impl TenantCgroup {
         }
     }
 
-    /// The key by which `corun control --tenant` knows it.
+    /// Its name for `corun control --tenant`.
     pub fn key(&self) -> String {
         format!("cgroup:/{}", self.name)
     }
 
-    /// Has `command` join before it executes.
+    /// Makes `command` join the cgroup before it executes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn hold(&self, command: &mut Command) -> io::Result<()> {
         let file = fs::OpenOptions::new().write(true).open(self.folder.join("cgroup.procs"))?;
         // SAFETY: between fork and exec the closure makes one system call, on a descriptor that it owns.
@@ -81,21 +81,21 @@ impl TenantCgroup {
         Ok(())
     }
 
-    /// CPU time of everybody who is or was in it, in nanoseconds.
+    /// CPU time of all processes that are or were in it, in nanoseconds.
     pub fn cpu_ns(&self) -> Option<u64> {
         let text = fs::read_to_string(self.folder.join("cpu.stat")).ok()?;
         let us = text.lines().find_map(|l| l.strip_prefix("usage_usec "))?.trim().parse::<u64>().ok()?;
         Some(us * 1000)
     }
 
-    /// Whether somebody left it, or a cgroup below it, frozen.
+    /// Whether it, or a cgroup below it, is still frozen.
     pub fn is_frozen(&self) -> bool {
         let below = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|e| e.path());
         let mut all = below.filter(|p| p.is_dir()).chain([self.folder.clone()]);
         all.any(|folder| freezer::is_frozen(&folder).unwrap_or(false))
     }
 
-    /// Ends everybody in it and waits until they are gone.
+    /// Ends all its processes and waits until they are gone.
     fn end(&self) {
         let begin = Instant::now();
         let _ = freezer::write_file(&self.folder.join("cgroup.kill"), "1");
@@ -108,7 +108,7 @@ impl TenantCgroup {
 impl Drop for TenantCgroup {
     fn drop(&mut self) {
         self.end();
-        // Busy for a moment after its last process has gone.
+        // A cgroup stays busy for a moment after its last process has gone.
         let begin = Instant::now();
         while fs::remove_dir(&self.folder).is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
             && begin.elapsed() < GOING
@@ -118,7 +118,7 @@ impl Drop for TenantCgroup {
     }
 }
 
-/// Whom the kernel shares its CPUs between, in words.
+/// How the kernel shares the CPUs, in words.
 pub fn layout(root: &Root) -> String {
     let cpu_for_cgroups = Cgroups::discover(root)
         .ok()

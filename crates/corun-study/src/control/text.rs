@@ -22,7 +22,7 @@ fn number(x: Option<f64>) -> String {
 fn cells<'a>(outcome: &ControlOutcome, group: &'a Group) -> Vec<(String, Vec<(&'a str, CellSummary)>)> {
     let mut names: Vec<String> = Vec::new();
     for planned in &group.cells {
-        // Programs that were skipped are not in the cell's name.
+        // The name of a cell lacks programs that were skipped.
         let is_it = |cell: &str| cell.split(" + ").all(|p| planned.iter().any(|q| q == p));
         let ran = outcome.runs.iter().filter(|r| r.group == group.name).map(|r| &r.cell);
         if let Some(name) = ran.into_iter().find(|c| is_it(c) && !names.contains(c)) {
@@ -152,7 +152,7 @@ fn tenants(outcome: &ControlOutcome, group: &Group) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// How many cells reach what the study hopes for, a sentence per policy.
+/// How many cells reach the targets of the study, a sentence per policy.
 fn verdict(outcome: &ControlOutcome, group: &Group) -> String {
     let all = cells(outcome, group);
     let mut out = String::new();
@@ -178,7 +178,7 @@ fn verdict(outcome: &ControlOutcome, group: &Group) -> String {
     out
 }
 
-/// Whether a cell under a policy reaches the target; `None`: there is none, or not enough was measured.
+/// Whether a cell under a policy reaches the target. `None` without a target or without enough measurements.
 pub(crate) fn reaches(target: Target, s: &CellSummary, default: &CellSummary) -> Option<bool> {
     let [slowdown, ..] = s.slowdown?;
     let by_default = default.slowdown?[0];
@@ -261,7 +261,7 @@ pub fn json(outcome: &ControlOutcome) -> String {
     json::indented(&whole)
 }
 
-/// The files of a record, by name; `command` is what makes them again.
+/// The files of a record, by name. `command` is the command that makes the record again.
 pub fn files(study: &ControlStudy, outcome: &ControlOutcome, command: &str) -> Vec<(&'static str, String)> {
     let repetitions = outcome.runs.iter().map(|r| r.repetition).max().unwrap_or(0);
     let readme = format!(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_judged_by_the_studys_targets_and_who_missed_them_is_named() {
+    fn a_policy_is_judged_by_the_studys_targets_and_misses_are_named() {
         let study = ControlStudy::parse("c", CONTROL, &Catalogue::own()).unwrap();
         let runs = vec![
             run("lu-active", "default", 6.3, 1.2),

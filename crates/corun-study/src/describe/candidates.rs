@@ -1,21 +1,21 @@
-//! Workloads that a stretch of a run may be: every way to depend on each other, with the lengths that were measured.
+//! The workloads that a stretch of a run may be: every way in which threads depend on each other, with the measured lengths.
 //!
-//! Which of them it is, only their runs on the modelled machine tell ([`super::choice`]).
+//! Their runs on the modelled machine decide which one it is ([`super::choice`]).
 
 use super::traits::Traits;
 use corun_model::workload::{Parallel, Sync};
 
 /// A stretch without waits is written as grains of this length, in nanoseconds.
 const GRAIN_NS: u64 = 1_000_000;
-/// More stages of a pipeline than this are not tried.
+/// The most stages of a pipeline that are tried.
 const MOST_STAGES: usize = 8;
-/// Room between two stages that is tried.
+/// The capacities between two stages that are tried.
 const DEPTHS: [u32; 2] = [1, 4];
 
-/// How a standard deviation becomes the half width of a range in which all lengths are equally likely.
+/// Turns a standard deviation into the half width of a uniform distribution.
 const UNIFORM: f64 = 1.732_050_807_568_877_2;
 
-/// All that a stretch may be, the simplest first.
+/// All workloads that a stretch may be, the simplest first.
 pub fn candidates(t: &Traits) -> Vec<Parallel> {
     let all_ns = t.all_cpu_ns();
     if all_ns == 0 {
@@ -57,13 +57,13 @@ fn alone(t: &Traits) -> Parallel {
     let varies = if waits > 0 { t.span_varies } else { 0.0 };
     let p = with_rounds(t, Sync::None, rounds, varies);
     match n {
-        // Alone it waits for something else whoever ends it.
+        // A single thread sleeps for something outside the program, whoever ends the sleep.
         1 => Parallel { sleep: t.blocked_ns[0] / p.iterations, ..p },
         _ => p,
     }
 }
 
-/// So many rounds of every thread.
+/// With this many rounds of every thread.
 fn with_rounds(t: &Traits, sync: Sync, rounds: u64, varies: f64) -> Parallel {
     let (n, all_ns) = (t.threads() as u64, t.all_cpu_ns());
     let rounds = rounds.clamp(1, (all_ns / n).max(1));
@@ -82,18 +82,18 @@ fn with_rounds(t: &Traits, sync: Sync, rounds: u64, varies: f64) -> Parallel {
     }
 }
 
-/// So many grains, which any thread may take.
+/// With this many grains, which any thread may take.
 fn with_grains(t: &Traits, sync: Sync, grains: u64, varies: f64) -> Parallel {
     let p = with_rounds(t, sync, grains.div_ceil(t.threads() as u64), varies);
     Parallel { shares: Vec::new(), iterations: p.iterations * u64::from(p.threads), ..p }
 }
 
-/// To three digits: more were not measured.
+/// Rounds to three digits, the precision of the measurement.
 fn rounded(x: f64) -> f64 {
     (x * 1e3).round() / 1e3
 }
 
-/// How threads depend on each other, in the word of a workload file.
+/// The way in which threads depend on each other, as a workload file writes it.
 pub fn word(sync: Sync) -> &'static str {
     match sync {
         Sync::Barrier => "barrier",
@@ -105,7 +105,7 @@ pub fn word(sync: Sync) -> &'static str {
     }
 }
 
-/// The keys of a phase, as they are written in a workload file.
+/// The keys of a phase, as a workload file writes them.
 pub fn written(p: &Parallel) -> String {
     let mut text = format!(
         "threads = {}\nsync = \"{}\"\nwait = \"block\"\ngrain = \"{}ns\"\n",

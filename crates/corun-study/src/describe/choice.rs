@@ -1,5 +1,5 @@
-//! Which of the workloads that a stretch may be it is: the one whose run alone, on the modelled machine, shows what the live one
-//! showed. No run beside anybody has a part in it.
+//! Chooses the workload of a stretch: the candidate whose solo run on the modelled machine is most like the live one. No co-run
+//! influences the choice.
 
 use super::candidates::{candidates, word, written};
 use super::modelled::Bench;
@@ -10,25 +10,25 @@ use corun_model::workload::Parallel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// About so much of a stretch is run on the modelled machine, in nanoseconds: what it shows goes on.
+/// The part of a stretch that runs on the modelled machine, in nanoseconds. The rest behaves the same.
 const SAMPLE_NS: u64 = 300_000_000;
 /// Two candidates whose misfits differ by less than this cannot be told apart.
 const ALIKE: f64 = 0.03;
 
-/// What was chosen.
+/// The chosen workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Its `[[program.model]]` keys.
     pub phase: String,
-    /// How its threads depend on each other, in the words of a workload file.
+    /// How its threads depend on each other, as a workload file writes it.
     pub sync: String,
-    /// How far it is from what was seen: 0 is alike.
+    /// How far it is from the live run; 0 is equal.
     pub misfit: f64,
-    /// Other ways to depend on each other that fit as well, so that nobody can tell.
+    /// Other kinds of dependence that fit as well, so the choice between them is open.
     pub or: Vec<String>,
 }
 
-/// The workload that a stretch is; `None`: nobody computed in it.
+/// Chooses the workload of a stretch. `None` if no thread computed in it.
 ///
 /// # Errors
 /// One sentence: the modelled machine cannot run it.
@@ -38,7 +38,7 @@ pub fn choose(traits: &Traits, bench: &Bench) -> Result<Option<Choice>, String> 
         .map(|p| misfit(traits, &p, bench).map(|misfit| (p, misfit)))
         .collect::<Result<_, String>>()?;
     let best = tried.iter().map(|(_, misfit)| *misfit).min_by(f64::total_cmp);
-    // Of those that fit as well as any, the simplest, which comes first.
+    // Among those that fit equally well, the simplest comes first.
     let mut fits = tried.iter().filter(|(_, misfit)| best.is_some_and(|best| *misfit < best + ALIKE));
     let Some((p, misfit)) = fits.next() else { return Ok(None) };
     let sync = sync_of(p);
@@ -65,20 +65,20 @@ fn misfit(traits: &Traits, p: &Parallel, bench: &Bench) -> Result<f64, String> {
     Ok(traits.misfit(&Traits::of(&seen, &whole), iterations as f64 / p.iterations as f64))
 }
 
-/// A run described: its stretches, with what was seen in each and what was chosen for it.
+/// The description of a run: its stretches, with the measurements and the choice for each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Described {
     /// Length of the run, in nanoseconds.
     pub wall_ns: u64,
     /// CPU time of all its tasks.
     pub cpu_ns: u64,
-    /// The share of it that the workload leaves out: helpers, and who computed on the edge of a stretch.
+    /// The share of its CPU time that the workload leaves out: helpers, and threads at the edge of a stretch.
     pub left_out: f64,
-    /// Share of the run in which one thread at most computed.
+    /// Share of the run in which at most one thread computed.
     pub serial: f64,
-    /// Tasks that were made, and that ended, while it ran.
+    /// Tasks that began while it ran.
     pub births: usize,
-    /// See `births`.
+    /// Tasks that ended while it ran.
     pub ends: usize,
     /// Its parts.
     pub parts: Vec<Part>,
@@ -87,18 +87,18 @@ pub struct Described {
 /// A stretch of a described run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// When it began, as a share of the run.
+    /// Its begin, as a share of the run.
     pub from: f64,
-    /// What was seen.
+    /// The measurements.
     pub traits: Traits,
-    /// What it is.
+    /// The choice.
     pub is: Choice,
 }
 
-/// Describes a run that was seen alone.
+/// Describes a solo run.
 ///
 /// # Errors
-/// One sentence: nobody computed in it, or the modelled machine cannot run what it may be.
+/// One sentence: no thread computed in it, or the modelled machine cannot run a candidate.
 pub fn describe(seen: &Seen, bench: &Bench) -> Result<Described, String> {
     let found = super::stretches::stretches(seen);
     let cpu_ns: u64 = seen.lanes.iter().map(|lane| lane.cpu_before(seen.end_ns)).sum();
@@ -127,9 +127,9 @@ pub fn describe(seen: &Seen, bench: &Bench) -> Result<Described, String> {
 }
 
 impl Described {
-    /// Its workload file, which says what was measured, and what nobody can tell.
+    /// The workload file, which names the measurements and the open questions.
     pub fn workload(&self, name: &str, about: &str, argv: &[String]) -> String {
-        // Strings of JSON are strings of TOML.
+        // A string in JSON is also a string in TOML.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let argv: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
         let mut text = format!(

@@ -1,14 +1,14 @@
-//! What a record of programs says: each co-run, how far the model is off, and the tables.
+//! The facts of a record of programs: each co-run, the errors of the model, and the tables.
 
 use super::outcome::DescribeOutcome;
 use super::text::{beside, programs};
 use crate::quoted::{block, percent, slug, Facts};
 use crate::statistics::median;
 
-/// What documents may quote of the text of a `result.json`.
+/// Reads the facts that documents may quote from the text of a `result.json`.
 ///
 /// # Errors
-/// It is no such result.
+/// The text is not such a result.
 pub fn read(text: &str) -> serde_json::Result<Facts> {
     let o: DescribeOutcome = serde_json::from_str(text)?;
     let errors = o.errors();

@@ -1,4 +1,4 @@
-//! A study of programs as written (`corun.programs-study/1`). Bad input is one sentence that names file, line and remedy.
+//! A study of programs as written (`corun.programs-study/1`). A bad file is refused in one sentence with file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer as Given, Recipe};
 use crate::study_file::{read, twice, BadStudy, Wrong};
@@ -15,25 +15,25 @@ pub const DESCRIBE: &str = include_str!("../../../../studies/describe.toml");
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DescribeStudy {
     schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// Runs of every program alone, and beside each interferer.
+    /// Solo runs of every program, and co-runs with each interferer.
     pub repetitions: u32,
     /// Names of programs of the catalogue.
     #[serde(default)]
     programs: Vec<String>,
-    /// Programs of its own.
+    /// Programs that are not in the catalogue.
     #[serde(default)]
     program: Vec<Given>,
-    /// Loops that co-runs are made beside, which no description has seen; none: no co-runs.
+    /// Loops for the co-runs, which no description has seen. Without any there are no co-runs.
     #[serde(rename = "interferer", default)]
     pub interferers: Vec<Interferer>,
 }
 
 impl DescribeStudy {
-    /// Reads a study's text; `file` is only named in errors.
+    /// Reads a study's text. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -65,7 +65,7 @@ impl DescribeStudy {
             let what = format!("`{}` has no argv; give the program and its arguments", empty.name);
             return Err(Wrong::name("name", &empty.name, what));
         }
-        // A name becomes that of a file.
+        // The name of a program becomes the name of a file.
         let fits = |name: &String| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         if let Some(bad) = self.program.iter().find(|p| !fits(&p.name)) {
             let what = format!("`{}` names no file; give a name without a slash or a leading dot", bad.name);
@@ -106,13 +106,13 @@ impl DescribeStudy {
         self.programs.iter().filter_map(of).chain(self.program.iter().cloned()).collect()
     }
 
-    /// Leaves these of its programs.
+    /// Keeps only these of its programs.
     pub fn keep(&mut self, programs: Vec<Given>) {
         self.programs.clear();
         self.program = programs;
     }
 
-    /// The same with one command instead of its programs, and called by the command's name.
+    /// Replaces the programs by one command, whose name the study gets.
     pub fn with_command(mut self, argv: Vec<String>) -> DescribeStudy {
         let program = argv.first().map_or("", String::as_str);
         let name = program

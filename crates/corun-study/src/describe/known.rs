@@ -1,4 +1,4 @@
-//! Programs whose structure is known, described from what they do alone: they come out with the structure that they were given.
+//! Tests: solo runs of programs with a known structure are described, and the description has that structure.
 
 use super::choice::{describe, Described};
 use super::modelled::Bench;
@@ -24,7 +24,7 @@ fn file(phases: &[&str]) -> String {
     )
 }
 
-/// What a program of these phases is described as, from what it does alone on so many CPUs: through its workload file, and as told.
+/// Describes a program of these phases from its solo run on this many CPUs. Returns its workload file read back, and the description.
 fn described(cpus: u32, phases: &[&str]) -> (Vec<Parallel>, Described) {
     let bench = bench(cpus);
     let is = describe(&bench.seen(&file(phases)).unwrap(), &bench).unwrap();
@@ -61,7 +61,7 @@ fn a_barrier_comes_out_with_its_grain_its_rounds_and_its_imbalance() {
 }
 
 #[test]
-fn what_differs_from_thread_to_thread_and_stays_so_comes_out_as_shares() {
+fn lasting_differences_between_threads_come_out_as_shares() {
     let p = one(
         4,
         "threads = 4, sync = \"barrier\", grain = \"2ms\", shares = [1.6,0.8,0.8,0.8], iterations = 200",

@@ -1,17 +1,17 @@
-//! The study of programs (`corun.programs-study/1`, `studies/describe.toml`): what programs do alone, as workload files, and how right
-//! these are beside others.
+//! The study of programs (`corun.programs-study/1`, `studies/describe.toml`): solo runs described as workload files, and how well these
+//! predict co-runs.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`] | the method, and the runs |
-//! | [`seen`] | what tasks did, from a run log |
-//! | [`mod@stretches`] | a run cut where the number of threads that compute changes |
-//! | [`traits`] | what a stretch shows, in numbers |
-//! | [`mod@candidates`], [`choice`] | the workloads that it may be, and which it is |
+//! | [`seen`] | the activity of tasks, from a run log |
+//! | [`mod@stretches`] | a run cut where the number of computing threads changes |
+//! | [`traits`] | measurements of a stretch |
+//! | [`mod@candidates`], [`choice`] | the possible workloads, and the choice |
 //! | [`modelled`] | a described program on the modelled machine |
-//! | [`outcome`], [`text`] | what came of it, tables and record |
-//! | [`mod@facts`] | what documents may quote of it |
+//! | [`outcome`], [`text`] | the result; tables and record |
+//! | [`mod@facts`] | the facts that documents may quote |
 
 pub mod candidates;
 pub mod choice;
@@ -47,7 +47,7 @@ struct Describe {
 /// Opens a study of this kind.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let mut study = DescribeStudy::parse(file.name, file.text)?;
     if !wanted.command.is_empty() {
@@ -74,7 +74,7 @@ impl Study for Describe {
             (place.setup()?, place.circumstances()?, place.stop()?, place.scratch()?);
         let machine = this_machine(&root)
             .map_err(|e| StudyError::Failed(format!("reading the machine's shape: {e}")))?;
-        // A kernel from before EEVDF, or with a name of its own, is modelled as the usual one.
+        // A kernel before EEVDF, or with its own name, is modelled as the usual one.
         let is_modelled = Linux::of(&at.kernel).is_some_and(|linux| linux >= Linux::FIRST_EEVDF);
         let kernel = if is_modelled { at.kernel.clone() } else { String::new() };
         let bench = Bench { machine, grouped: autogroups_are_on(&root), kernel };
@@ -110,7 +110,7 @@ impl Study for Describe {
 
     fn fault(&self) -> Result<(), StudyError> {
         match &self.outcome.programs[..] {
-            // One program that was asked for, of which nothing came.
+            // The user asked for one program, and it has no result.
             [only] if only.is.is_none() => {
                 let why = only.skipped.as_deref().unwrap_or("it was not run");
                 Err(StudyError::Failed(format!("{}: {why}", only.name)))

@@ -1,4 +1,4 @@
-//! A described program on the modelled machine: alone, as it would have been recorded there, and beside an interferer.
+//! A described program on the modelled machine: solo, as a recording would show it, and in a co-run with an interferer.
 
 use super::seen::Seen;
 use crate::statistics::median;
@@ -10,22 +10,22 @@ use corun_sim::replay::modelled::run_log;
 use corun_sim::scenario::{Files, Participants, Scenario};
 use std::time::Duration;
 
-/// Switches and wake-ups of a run that is looked at.
+/// The most switches and wake-ups of a run that are read.
 const TRACED: usize = 1 << 22;
-/// What the scenario calls the described program's file, and the interferer's.
+/// The name of the described program's file in the scenario.
 const SUBJECT: &str = "subject.toml";
 const INTERFERER: &str = "interferer.toml";
-/// An interferer runs for so long before the program, modelled and live.
+/// An interferer runs for this long before the program, both modelled and live.
 pub const LEAD: Duration = Duration::from_millis(300);
 
-/// The machine, and how its kernel shares it.
+/// The machine, and how its kernel shares the CPUs.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// Which.
+    /// The machine.
     pub machine: MachineModel,
     /// Each session is a scheduling group of its own (autogroup).
     pub grouped: bool,
-    /// The kernel's release; empty: the one that the model takes unasked.
+    /// The kernel's release. Empty for the default of the model.
     pub kernel: String,
 }
 
@@ -81,10 +81,10 @@ impl Bench {
         }
     }
 
-    /// What a recording of the program alone would have told.
+    /// What a recording of the solo run would show.
     ///
     /// # Errors
-    /// One sentence: it cannot be run, or makes too many events to be looked at.
+    /// One sentence: the workload cannot be run, or makes too many events to be read.
     pub fn seen(&self, workload: &str) -> Result<Seen, String> {
         let scenario = self.scenario(workload, None)?;
         let engine = self.ended(&scenario, Participants::All, 1, TRACED)?;
@@ -97,10 +97,10 @@ impl Bench {
         }
     }
 
-    /// How long the program takes alone, and how many times as long beside an interferer: medians over seeds.
+    /// The solo length of the program in nanoseconds, and its slowdown in a co-run with an interferer: medians over seeds.
     ///
     /// # Errors
-    /// One sentence: it cannot be run.
+    /// One sentence: the workload cannot be run.
     pub fn slowdown(&self, workload: &str, beside: &Interferer, seeds: u64) -> Result<(u64, f64), String> {
         let scenario = self.scenario(workload, Some(beside))?;
         let wall = |participants, seed| {

@@ -1,10 +1,11 @@
-//! The study of programs (`corun.programs-study/1`): what each does alone, as a workload, and how right that is beside others.
+//! The runs of the study of programs (`corun.programs-study/1`).
 //!
-//! Method. A program is recorded in one run alone (`corun record`; again where others took something from it), which is described ([`super::choice`]). Then it runs alone and beside
-//! each interferer in turn, live, and the description does the same on the modelled machine: no description has seen a co-run.
+//! Method. One solo run of a program is recorded (`corun record`), again if other programs took something from it. That run is
+//! described ([`super::choice`]). Then the program runs live solo and with each interferer in turn. The description does the same on
+//! the modelled machine. So no description has seen a co-run.
 //!
-//! Limits. The run log knows who waits, for how long, and who ends that. So threads that spin while they wait look as if they computed,
-//! and locks that were free when they were taken are not seen. Memory is not measured.
+//! Limits. The run log shows who waits, for how long, and who ends the wait. So threads that spin while they wait seem to compute, and
+//! taking a free lock is not seen. Memory is not measured.
 
 use super::choice::describe;
 use super::file::DescribeStudy;
@@ -23,46 +24,46 @@ use std::time::{Duration, Instant};
 
 /// A program that takes longer is cut off.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How often it is looked whether the study is to end.
+/// How often it is checked whether the study is to end.
 const LOOK: Duration = Duration::from_millis(200);
 /// Modelled runs of a co-run.
 const SEEDS: u64 = 5;
 
-/// How often a program is recorded until it was.
+/// The most attempts to record a solo run.
 const TRIES: u32 = 3;
 
-/// A run that was recorded.
+/// A recorded run.
 struct Recorded {
     seen: Seen,
     events: u64,
-    /// The share of the machine's CPU time that others had meanwhile.
+    /// The share of the machine's CPU time that other programs had meanwhile.
     others: f64,
 }
 
-/// Everything that the runs of a study share.
+/// The state that all runs of a study share.
 pub struct DescribeRuns<'a> {
     /// The study.
     pub study: &'a DescribeStudy,
     /// Inputs of its programs.
     pub setup: &'a ProgramSetup,
-    /// The program file of corun itself.
+    /// The path of the corun executable.
     pub corun: &'a Path,
-    /// Where recordings are written, and read again.
+    /// The folder for recordings.
     pub scratch: &'a Path,
-    /// What the descriptions run on.
+    /// The modelled machine.
     pub bench: &'a Bench,
-    /// What ends them early.
+    /// Ends the runs early.
     pub stop: &'a Stop,
 }
 
 impl DescribeRuns<'_> {
-    /// How many runs are made when nothing is skipped.
+    /// The number of runs if nothing is skipped.
     pub fn runs(study: &DescribeStudy) -> u64 {
         let repetitions = u64::from(study.repetitions) * (1 + study.interferers.len() as u64);
         study.programs().len() as u64 * (1 + if study.interferers.is_empty() { 0 } else { repetitions })
     }
 
-    /// Makes all runs; `done` is called after each, and `keep` after each program.
+    /// Makes all runs. Calls `done` after each run, and `keep` after each program.
     ///
     /// # Errors
     /// [`StudyError`].
@@ -128,7 +129,7 @@ impl DescribeRuns<'_> {
         Ok(())
     }
 
-    /// Of several runs that should have been alone the first that was, or the one that others took least from.
+    /// Records until a run was really solo. Returns that run, or the one that lost least to other programs.
     fn calmest(&self, recipe: &Recipe) -> Result<Recorded, String> {
         let mut best = self.recorded(recipe)?;
         for _ in 1..TRIES {
@@ -143,7 +144,7 @@ impl DescribeRuns<'_> {
         Ok(best)
     }
 
-    /// What a run alone does, event by event.
+    /// Records a solo run, event by event.
     fn recorded(&self, recipe: &Recipe) -> Result<Recorded, String> {
         let (file, said) = (self.scratch.join("run.rec"), self.scratch.join("said"));
         let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
@@ -190,7 +191,7 @@ impl DescribeRuns<'_> {
         Ok(Recorded { seen, events, others })
     }
 
-    /// Length of a run, in nanoseconds.
+    /// The length of one run, in nanoseconds.
     fn once(&self, given: &Given, beside: Option<&Interferer>) -> Result<u64, String> {
         if self.stop.is_asked() {
             return Err("interrupted".into());

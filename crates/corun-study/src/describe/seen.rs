@@ -1,7 +1,7 @@
-//! What the tasks of a program did, from its run log: when each ran, and what ended each of its waits.
+//! The activity of a program's tasks, from its run log: when each ran, and what ended each wait.
 //!
-//! Tasks become **lanes**: a task that is made after another has ended takes over its lane, so that a program which makes a thread for
-//! every job is seen as so many workers as it ever has at once.
+//! Tasks become **lanes**. A task that begins after another has ended takes over its lane. So a program that starts a thread for every
+//! job appears with as many workers as it has at once.
 
 use corun_model::run_log::{Event, Left, RunLog, Waker, What};
 use corun_model::TaskId;
@@ -10,22 +10,22 @@ use std::collections::BTreeMap;
 /// A wait of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// From when, in nanoseconds.
+    /// When it began, in nanoseconds.
     pub from_ns: u64,
-    /// Until when.
+    /// When it ended, in nanoseconds.
     pub to_ns: u64,
-    /// The lane that ended it; `None`: none of the program.
+    /// The lane that ended it. `None` if no task of the program did.
     pub by: Option<usize>,
 }
 
-/// One after the other, what some tasks did.
+/// The activity of successive tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Lane {
-    /// On a CPU: from, to, and how long it had been on one before.
+    /// Times on a CPU: from, to, and the total before.
     runs: Vec<(u64, u64, u64)>,
     /// Its waits, in the order of time.
     pub waits: Vec<Waited>,
-    /// When its tasks were made, but for those that were there from the beginning.
+    /// When its tasks began, except those that existed at the start.
     pub births: Vec<u64>,
     /// When its tasks ended.
     pub ends: Vec<u64>,
@@ -36,14 +36,14 @@ pub struct Lane {
 pub struct Seen {
     /// When it began, in nanoseconds.
     pub start_ns: u64,
-    /// When its tasks did the last thing.
+    /// When the last activity of its tasks was.
     pub end_ns: u64,
     /// Its lanes.
     pub lanes: Vec<Lane>,
 }
 
 impl Lane {
-    /// How long it was on a CPU before `t_ns`.
+    /// Its time on a CPU before `t_ns`.
     pub fn cpu_before(&self, t_ns: u64) -> u64 {
         let after = self.runs.partition_point(|(from, ..)| *from < t_ns);
         match after.checked_sub(1) {
@@ -55,14 +55,14 @@ impl Lane {
         }
     }
 
-    /// How long it was on a CPU between two times.
+    /// Its time on a CPU between two times.
     pub fn cpu_between(&self, from_ns: u64, to_ns: u64) -> u64 {
         self.cpu_before(to_ns) - self.cpu_before(from_ns)
     }
 
     fn ran(&mut self, from_ns: u64, to_ns: u64) {
         let before = self.runs.last().map_or(0, |(from, to, before)| before + to - from);
-        // An event that was told late must not make a lane run twice at a time.
+        // A late event must not make a lane run twice at the same time.
         let from_ns = self.runs.last().map_or(from_ns, |(_, to, _)| from_ns.max(*to));
         if to_ns > from_ns {
             self.runs.push((from_ns, to_ns, before));
@@ -83,7 +83,7 @@ struct Task {
     lane: usize,
     state: State,
     since_ns: u64,
-    /// A wake-up that came while it was still on its way to sleep.
+    /// A wake-up that came before it had gone to sleep.
     early: Option<Waker>,
 }
 
@@ -97,7 +97,7 @@ struct Reader {
 }
 
 impl Seen {
-    /// What a run log tells, which comes in parts; those after one that lost events are left out. The second is how many events were read.
+    /// Reads the parts of a run log, up to the first part that lost events. Also returns how many events were read.
     pub fn of<'a>(logs: impl Iterator<Item = &'a RunLog>) -> (Seen, u64) {
         let mut reader = Reader::default();
         let mut events = 0;
@@ -132,7 +132,7 @@ impl Reader {
         let now_ns = self.now_ns;
         if let What::Born { parent, .. } = e.what {
             let is_new = self.tasks.contains_key(&parent);
-            // Whoever had that number before has ended.
+            // The task that had this number before has ended.
             self.end(e.task);
             let lane = self.free.pop().unwrap_or_else(|| self.add_lane());
             if is_new {

@@ -1,10 +1,10 @@
-//! A run cut into stretches in which the same number of its lanes compute: serial parts, and threads that come and go.
+//! Cuts a run into stretches with a constant number of computing lanes: serial parts, and threads that come and go.
 
 use super::seen::Seen;
 
 /// A lane with at least this share of the program's CPU time is a worker; the others are its helpers.
 const WORKER: f64 = 0.05;
-/// A run is looked at in so many equal parts, so that the ends of a stretch are known to this part of it.
+/// A run is divided into this many equal parts. So the ends of a stretch are known to one part.
 const PARTS: u64 = 100;
 /// A worker computes in a part if it has at least this share of it.
 const COMPUTES: f64 = 0.05;
@@ -14,9 +14,9 @@ const SHORTEST: usize = 3;
 /// A stretch of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// From when, in nanoseconds.
+    /// When it begins, in nanoseconds.
     pub from_ns: u64,
-    /// Until when.
+    /// When it ends, in nanoseconds.
     pub to_ns: u64,
     /// The lanes that compute in it, by their number.
     pub lanes: Vec<usize>,
@@ -37,7 +37,7 @@ pub fn workers(seen: &Seen) -> Vec<usize> {
     (0..cpu_ns.len()).filter(is_worker).collect()
 }
 
-/// The stretches of a run, in the order of time; none where nobody computed.
+/// The stretches of a run, in order of time. Empty if no thread computed.
 pub fn stretches(seen: &Seen) -> Vec<Stretch> {
     let workers = workers(seen);
     let edge = |part: u64| {
@@ -50,10 +50,10 @@ pub fn stretches(seen: &Seen) -> Vec<Stretch> {
         };
         workers.iter().filter(computes).count()
     };
-    // Runs of parts: how many compute, and how many parts.
+    // Consecutive parts with the same number: how many lanes compute, and how many parts.
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for part in 0..PARTS {
-        // Where nobody computes, somebody waits for something outside: that is part of what was before.
+        // If no lane computes, the program waits for something outside. That belongs to the stretch before.
         let count = match computing(part) {
             0 => runs.last().map_or(1, |(count, _)| *count),
             count => count,
@@ -80,7 +80,7 @@ pub fn stretches(seen: &Seen) -> Vec<Stretch> {
     runs.into_iter().map(stretch).collect()
 }
 
-/// Joins runs that are too short with the longer one next to them, the shortest first.
+/// Joins short sequences with the longer one next to them, the shortest first.
 fn smooth(runs: &mut Vec<(usize, usize)>) {
     loop {
         let shortest = (0..runs.len()).min_by_key(|i| runs[*i].1);
@@ -92,7 +92,7 @@ fn smooth(runs: &mut Vec<(usize, usize)>) {
             _ => i,
         };
         runs[into].1 += parts;
-        // What was apart may be alike now.
+        // Sequences that were apart may be equal now.
         runs.dedup_by(|next, last| {
             let alike = next.0 == last.0;
             last.1 += if alike { next.1 } else { 0 };
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_short_joins_the_longer_of_its_neighbours() {
+    fn a_short_sequence_joins_the_longer_of_its_neighbors() {
         let mut runs = vec![(1, 30), (2, 1), (1, 9), (2, 59), (1, 1)];
         smooth(&mut runs);
         assert_eq!(runs, [(1, 40), (2, 60)]);

@@ -1,4 +1,4 @@
-//! The result of a study of programs in words and tables, and as the files of a record: a workload file by program.
+//! The result of a study of programs as words and tables, and as the files of a record: one workload file per program.
 
 use super::choice::Part;
 use super::outcome::{DescribeOutcome, ProgramOutcome, ALONE};
@@ -22,7 +22,7 @@ fn sync(part: &Part) -> String {
     }
 }
 
-/// What each program is.
+/// The description of each program.
 pub fn programs(o: &DescribeOutcome) -> Table {
     let columns = [
         "program",
@@ -53,7 +53,7 @@ pub fn programs(o: &DescribeOutcome) -> Table {
     table
 }
 
-/// Each program's parts, with what was measured.
+/// The parts of each program, with the measurements.
 fn parts(p: &ProgramOutcome) -> Table {
     let columns = [
         "part",
@@ -155,7 +155,7 @@ pub fn text(o: &DescribeOutcome, markdown: bool) -> String {
     out
 }
 
-/// The files of a record; `command` is what makes them again.
+/// The files of a record. `command` is the command that makes the record again.
 pub fn files(o: &DescribeOutcome, command: &str) -> Vec<(PathBuf, String)> {
     let mut readme = format!(
         "# What programs are\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n\

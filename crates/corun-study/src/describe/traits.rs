@@ -1,41 +1,42 @@
-//! What a stretch of a run shows of how its threads depend on each other, in numbers that a live and a modelled run both have.
+//! Measurements of how the threads of a stretch depend on each other. Live and modelled runs both have them.
 
 use super::seen::{Seen, Waited};
 use super::stretches::Stretch;
 use serde::{Deserialize, Serialize};
 
-/// Wake-ups by one lane belong together if it computed for no longer between them, in nanoseconds: a barrier that opens wakes
-/// one thread after the other.
+/// Wake-ups by one lane belong together if it computed no longer than this between them, in nanoseconds. A barrier that opens wakes one
+/// thread after the other.
 const AT_ONCE_NS: u64 = 20_000;
 
-/// What a stretch shows.
+/// The measurements of a stretch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traits {
     /// Its length, in nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of each thread.
+    /// CPU time of each thread, in nanoseconds.
     pub cpu_ns: Vec<u64>,
-    /// How long each waited, for each other or for something else.
+    /// How long each thread waited, for another or for something else, in nanoseconds.
     pub blocked_ns: Vec<u64>,
     /// How often they waited for each other.
     pub waits: u64,
-    /// How often for something else, which may be another thread of the program that does little.
+    /// How often they waited for something else, such as a thread of the program that does little.
     pub apart: u64,
-    /// And for how long.
+    /// How long they waited for something else, in nanoseconds.
     pub apart_ns: u64,
-    /// Occasions at which one let others go on.
+    /// How often a thread let others go on.
     pub openings: u64,
-    /// CPU time from one wait to the next: the mean, and the standard deviation as a share of it, within each thread.
+    /// Mean CPU time from one wait to the next, in nanoseconds.
     pub span_ns: u64,
-    /// See `span_ns`.
+    /// Its standard deviation as a share of the mean, within each thread.
     pub span_varies: f64,
-    /// The same from one opening to the next.
+    /// The same as `span_varies`, from one opening to the next.
     pub round_varies: f64,
-    /// Of waits for each other, the share that were of the thread that had waited last, too.
+    /// Of the waits for each other, the share by the thread that had also waited last.
     pub again: f64,
-    /// How many of the other threads an opening let go on, as a share.
+    /// The share of the other threads that an opening lets go on, on average.
     pub together: f64,
-    /// Lock-like: CPU time from being let go on to letting another go on, and from that to the next wait. `None`: too few.
+    /// For locks: CPU time from being let go on to letting another go on, and from then to the next wait, in nanoseconds. `None` if
+    /// there are too few.
     pub hold_and_gap_ns: Option<[u64; 2]>,
 }
 
@@ -47,11 +48,11 @@ struct Wake {
     woken: usize,
 }
 
-/// Fewer samples of a length tell nothing of it.
+/// A length with fewer samples is unknown.
 const FEW: usize = 5;
 
 impl Traits {
-    /// Those of a stretch.
+    /// Measures a stretch.
     pub fn of(seen: &Seen, stretch: &Stretch) -> Traits {
         let Stretch { from_ns, to_ns, ref lanes } = *stretch;
         let is_sibling = |w: &Waited| w.by.is_some_and(|by| lanes.contains(&by));
@@ -91,7 +92,7 @@ impl Traits {
         traits
     }
 
-    /// What the wake-ups of each other tell.
+    /// Measures how threads wake each other.
     fn openings(&mut self, seen: &Seen, stretch: &Stretch, wakes: &[Wake]) {
         let mut opened: Vec<u64> = Vec::new();
         let mut last: Vec<Wake> = Vec::new();
@@ -133,7 +134,7 @@ impl Traits {
         self.cpu_ns.iter().sum()
     }
 
-    /// How far another run is from this one: 0 is alike. Its length may be another part of the same.
+    /// How far another run is from this one; 0 is equal. `part` is the length of the other run as a share of this one's.
     pub fn misfit(&self, other: &Traits, part: f64) -> f64 {
         let factor = |a: f64, b: f64| ((a + 1.0) / (b + 1.0)).ln().abs();
         let blocked = |t: &Traits| {
@@ -144,7 +145,7 @@ impl Traits {
         };
         let apart = blocked(self).iter().zip(blocked(other)).map(|(a, b)| (a - b).abs()).sum::<f64>();
         let waits = self.waits as f64 * part;
-        // Of a handful of waits it is chance who waits.
+        // With few waits it is chance which thread waits.
         let pattern = if waits >= FEW as f64 && other.waits >= FEW as u64 {
             (self.again - other.again).abs() + (self.together - other.together).abs()
         } else {
@@ -157,11 +158,11 @@ impl Traits {
     }
 }
 
-/// What a factor e in the number of waits, and a whole in who waits, weigh beside a factor e in length.
+/// The weight of a factor e in the number of waits, and of a difference of 1 in who waits, against a factor e in length.
 const COUNT_WEIGHS: f64 = 0.1;
 const PATTERN_WEIGHS: f64 = 0.2;
 
-/// The medians of what threads compute from being let go on until they let another go on, and from then until they wait.
+/// Median CPU times of threads: from being let go on until they let another go on, and from then until they wait.
 fn hold_and_gap(seen: &Seen, stretch: &Stretch, wakes: &[Wake]) -> Option<[u64; 2]> {
     let (mut holds, mut gaps) = (Vec::new(), Vec::new());
     for &lane in &stretch.lanes {
@@ -194,7 +195,7 @@ fn hold_and_gap(seen: &Seen, stretch: &Stretch, wakes: &[Wake]) -> Option<[u64; 
     Some([median(holds)?, median(gaps)?])
 }
 
-/// Mean and variation of lengths, each group around a mean of its own.
+/// Mean and variation of lengths. Each group has its own mean.
 #[derive(Default)]
 struct Spread {
     n: usize,
@@ -207,7 +208,7 @@ impl Spread {
         let mean = all.iter().sum::<u64>() as f64 / all.len().max(1) as f64;
         self.n += all.len();
         self.sum += mean * all.len() as f64;
-        // As a share of the group's own mean: threads with other shares of the work vary by as much.
+        // Relative to the mean of the group: threads with other shares of the work vary by the same share.
         if mean > 0.0 {
             self.squares += all.iter().map(|x| (*x as f64 / mean - 1.0).powi(2)).sum::<f64>();
         }

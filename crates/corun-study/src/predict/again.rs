@@ -1,10 +1,10 @@
-//! The co-runs of a study predicted again from the windows that were kept of them: the same runs, the predictor as it is now.
+//! Predicts the co-runs of a study again from their kept windows: the same runs, with the present predictor.
 //!
-//! Lengths and slowdowns are those of the record. Predictions are made anew from the windows that it kept ([`KeptWindows`](super::windows::KeptWindows), or all of
-//! them, `corun study predict --recordings`): the last one before a share of a co-run had passed, and the last of all. So two ways to predict can be
-//! compared on the same co-runs, by anybody who has the repository.
+//! Lengths and slowdowns are those of the record. Predictions are made again from its windows
+//! ([`KeptWindows`](super::windows::KeptWindows), or all windows with `corun study predict --recordings`): the last prediction before a
+//! share of a co-run had passed, and the last of all. So anybody with the repository can compare two predictors on the same co-runs.
 //!
-//! Limits: when dedicated windows were taken is as it was; another schedule needs another study.
+//! Limits: the times of the dedicated windows stay as they were. Another schedule needs another study.
 
 use super::outcome::{CoRun, PredictOutcome};
 use crate::hash::fnv1a;
@@ -14,17 +14,17 @@ use corun_predict::useful_work::{Spent, Window};
 use corun_predict::{AloneTime, CannotTell, Estimate, Label, Method, Options, Predictor, Recorded};
 use std::io::BufRead;
 
-/// The share of a co-run that a prediction may have seen.
+/// The share of a co-run that the first prediction may see.
 const PREDICT_BY: f64 = 0.33;
-/// This share of a co-run, or of a stretch, is as good as all of it.
+/// This share of a co-run, or of a stretch, counts as all of it.
 const END: f64 = 0.9;
 
 /// How to predict again.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Those of the predictor, but for what a wake-up takes, which the record says of each co-run.
+    /// Options of the predictor, except the cost of a wake-up, which the record has for each co-run.
     pub options: Options,
-    /// With what hardware counters told.
+    /// Whether hardware counters are used.
     pub counts: bool,
 }
 
@@ -34,13 +34,13 @@ impl Default for How {
     }
 }
 
-/// The predictor and one that knows no dedicated windows, after the same time.
+/// The predictor, and one without dedicated windows, after the same time.
 struct Both {
     main: Predictor,
     ledger: Predictor,
 }
 
-/// What was said of a co-run at one moment.
+/// The predictions for a co-run at one moment.
 struct Said {
     predicted: [Option<f64>; 4],
     intervals: [Option<[f64; 2]>; 2],
@@ -65,7 +65,7 @@ impl Both {
         self.ledger.push_evidence(evidence);
     }
 
-    /// What each of the study's predictors says by `ask`.
+    /// The estimate of each of the study's predictors, from `ask`.
     fn said(&self, ask: fn(&Predictor) -> Result<Estimate, CannotTell>) -> Said {
         let (main, ledger) = (ask(&self.main).ok(), ask(&self.ledger).ok());
         let useful = main.as_ref().filter(|e| e.method == Method::Dedicated);
@@ -83,10 +83,10 @@ impl Both {
     }
 }
 
-/// Every co-run of a record that kept its windows, predicted again; those that did not are left out.
+/// Predicts every co-run of a record again that kept its windows, and leaves out the others.
 ///
 /// # Errors
-/// One sentence: no co-run kept its windows, or what one kept is none.
+/// One sentence: no co-run kept its windows, or some windows cannot be read.
 pub fn all_again(outcome: &PredictOutcome, how: How) -> Result<PredictOutcome, String> {
     let of_all = outcome.wake_up_ns;
     let again = |run: &CoRun| {
@@ -107,10 +107,10 @@ pub fn all_again(outcome: &PredictOutcome, how: How) -> Result<PredictOutcome, S
     }
 }
 
-/// A co-run with the predictions that its windows make now; `lines` are the windows as `--recordings` wrote them.
+/// Predicts a co-run again. `lines` are its windows as `--recordings` wrote them.
 ///
 /// # Errors
-/// One sentence with the number of the line that is no such window.
+/// One sentence with the number of the line that is not such a window.
 pub fn again(run: &CoRun, lines: impl BufRead, how: How) -> Result<CoRun, String> {
     let mut windows = Vec::new();
     for (n, line) in lines.lines().enumerate() {
@@ -121,7 +121,7 @@ pub fn again(run: &CoRun, lines: impl BufRead, how: How) -> Result<CoRun, String
     Ok(predicted_again(run, windows, &[], how))
 }
 
-/// A co-run with the predictions that these windows make, and this evidence.
+/// Predicts a co-run again from these windows and this evidence.
 pub fn predicted_again(run: &CoRun, windows: Vec<Recorded>, replayed: &[AloneTime], how: How) -> CoRun {
     let mut run = run.clone();
     let mut both = Both::new(how.options);
@@ -137,7 +137,7 @@ pub fn predicted_again(run: &CoRun, windows: Vec<Recorded>, replayed: &[AloneTim
             forget_counts(&mut line.window);
         }
         both.push(&line);
-        // What a replay shows of a stretch is known when it is over, or nearly: what reaches beyond counts in proportion.
+        // The result of a replay of a stretch is known when the stretch is nearly over. A part beyond that counts in proportion.
         let is_known = |e: &&AloneTime| {
             let passed_ns = line.window.end_ns.saturating_sub(e.start_ns) as f64;
             passed_ns >= END * e.end_ns.saturating_sub(e.start_ns) as f64
@@ -163,7 +163,7 @@ fn in_first_third(run: &mut CoRun, said: Said) {
     run.method = said.method;
 }
 
-/// Forgets what was counted.
+/// Forgets the hardware counts of a window.
 pub fn forget_counts(window: &mut Window) {
     let none = Counted::default();
     let forget =
@@ -172,20 +172,20 @@ pub fn forget_counts(window: &mut Window) {
     forget(&mut window.unlisted);
 }
 
-/// The two halves of the programs: those that numbers of the predictor may be set by, and those that only judge it.
+/// The two halves of the programs: one for setting numbers of the predictor, the other only for judging it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// Numbers may be set by these.
+    /// Numbers may be set with these.
     Calibration,
-    /// Nothing was set by these.
+    /// No number was set with these.
     HeldOut,
 }
 
-/// Which half a program is in is decided by its name and this number, and not by what came of it.
+/// The half of a program depends on its name and this number, not on its results.
 pub const SEED: u64 = 34;
 
 impl Half {
-    /// That of a program.
+    /// The half of a program.
     pub fn of(program: &str) -> Half {
         match fnv1a(format!("{SEED}/{program}").as_bytes()).count_ones() % 2 {
             0 => Half::Calibration,
@@ -202,7 +202,7 @@ mod tests {
     use crate::predict::text::windows_kept;
     use std::path::{Path, PathBuf};
 
-    /// Errors and shares may move by so much, a tenth of a point, without anybody having to know: rounding on another machine.
+    /// Errors and shares may differ by a tenth of a point, because another machine rounds differently.
     const SAME: f64 = 0.001;
 
     fn record(name: &str) -> PredictOutcome {
@@ -239,7 +239,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_the_records_say_is_predicted_again_from_their_windows_and_any_change_is_seen() {
+    fn records_are_predicted_again_from_their_windows_and_any_change_shows() {
         let mut changed = Vec::new();
         let mut predicted = 0;
         for (name, was) in records() {

@@ -1,29 +1,28 @@
-//! How long a program takes alone, from runs alone that take turns with its co-runs, and how well that can be known.
+//! The solo length of a program, from solo runs that alternate with its co-runs, and its error.
 //!
-//! Method. The length alone that goes with a co-run is the median of the runs alone nearest to it, [`NEAR`] on either
-//! side: one that was disturbed does not count, and a machine that gets slower over minutes is followed. How far one run
-//! lies off by chance is told by how much successive runs alone differ: half the mean square of their differences is the
-//! variance, without what a slow drift adds (von Neumann and others, 1941). The co-run has that chance in itself, as
-//! every run alone has: `√(1 + π/2n)` times the deviation of one run is the standard error of the slowdown.
+//! Method. The solo length for a co-run is the median of the nearest solo runs, [`NEAR`] on either side. So one disturbed run does not
+//! count, and slow drift of the machine is followed. The differences of successive solo runs show how far one run lies off by chance.
+//! Half their mean square is the variance, without the part that a slow drift adds (von Neumann and others, 1941). The co-run has that
+//! chance error itself, as every solo run has. So the standard error of the slowdown is `√(1 + π/2n)` times the deviation of one run.
 //!
-//! Limits: taken for normal, and for as large beside others as alone. Few runs alone tell their own deviation badly: from
-//! six, by a third.
+//! Limits: errors are taken to be normal, and as large in co-runs as in solo runs. The deviation of six solo runs is itself uncertain
+//! by a third.
 
 use crate::statistics::median;
 
-/// Runs alone on either side of a co-run that go into its length alone.
+/// Solo runs on either side of a co-run that go into its solo length.
 pub const NEAR: usize = 2;
 
-/// How long a program would have taken alone at the time of a co-run.
+/// The solo length of a program at the time of a co-run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alone {
     /// The median of the runs near it, in nanoseconds.
     pub wall_ns: u64,
-    /// Standard error of a slowdown that is reckoned with it, as a share; `None`: of a single run nobody knows.
+    /// Standard error of a slowdown with this length, as a share. `None` for a single run.
     pub error: Option<f64>,
 }
 
-/// The length alone that goes with the co-run after `runs[before]`; a run that failed is `None`.
+/// The solo length for the co-run after `runs[before]`. A run that failed is `None`.
 pub fn alone(runs: &[Option<u64>], before: usize) -> Option<Alone> {
     let near = runs.iter().take(before + 1 + NEAR).skip((before + 1).saturating_sub(NEAR));
     let near: Vec<f64> = near.flatten().map(|&ns| ns as f64).collect();
@@ -32,7 +31,7 @@ pub fn alone(runs: &[Option<u64>], before: usize) -> Option<Alone> {
     Some(Alone { wall_ns: wall.round() as u64, error: deviation(runs).map(|d| d * spread) })
 }
 
-/// How far one run lies off by chance, as a share: from successive runs.
+/// The chance error of one run, as a share, from successive runs.
 fn deviation(runs: &[Option<u64>]) -> Option<f64> {
     let all: Vec<f64> = runs.iter().flatten().map(|&ns| ns as f64).collect();
     let squares: Vec<f64> = all.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).collect();
@@ -60,7 +59,7 @@ mod tests {
             let runs: Vec<Option<u64>> = runs.iter().copied().map(Some).collect();
             alone(&runs, 1).unwrap().error.unwrap()
         };
-        // A deviation of 14.1 by successive runs, times √(1 + π/8) with four of them around the co-run.
+        // A deviation of 14.1 from successive runs, times √(1 + π/8) for four of them around the co-run.
         let by_turns = error(&[90, 110, 90, 110]);
         assert!((by_turns - 0.1669).abs() < 1e-3, "{by_turns}");
         assert!(error(&[90, 96, 102, 108]) < by_turns / 3.0, "as far from the first to the last, but slowly");

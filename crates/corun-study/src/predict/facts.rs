@@ -1,8 +1,8 @@
-//! What a record of predictions says.
+//! The facts of a record of predictions.
 //!
-//! `MOMENT.PREDICTOR.CO-RUNS` is a mean absolute error, and with `.median` behind it the median, where MOMENT is `first-third`
-//! or `end`, PREDICTOR `dedicated` or `ledger`, and CO-RUNS `all`, `known`, `steady`, `steady-known`, `calibration`, `held-out`, `of.PROGRAM`
-//! or `without.PROGRAM`. `intervals.PREDICTOR.CO-RUNS` is how many of its intervals hold the slowdown.
+//! `MOMENT.PREDICTOR.CO-RUNS` is a mean absolute error, and with `.median` the median. MOMENT is `first-third` or `end`, and PREDICTOR
+//! is `dedicated` or `ledger`. CO-RUNS is `all`, `known`, `steady`, `steady-known`, `calibration`, `held-out`, `of.PROGRAM` or
+//! `without.PROGRAM`. `intervals.PREDICTOR.CO-RUNS` is how many intervals contain the slowdown.
 
 use crate::predict::again::Half;
 use crate::predict::outcome::{CoRun, PredictOutcome};
@@ -28,7 +28,7 @@ fn groups(o: &PredictOutcome) -> Vec<(&'static str, &'static str, Wanted<'_>)> {
     ]
 }
 
-/// The same, and the two halves of the programs.
+/// The groups, and the two halves of the programs.
 fn groups_and_halves(o: &PredictOutcome) -> Vec<(&'static str, Wanted<'_>)> {
     let halves: [(&str, Wanted<'_>); 2] = [
         ("calibration", Box::new(|r| Half::of(&r.program) == Half::Calibration)),
@@ -48,15 +48,15 @@ fn programs(o: &PredictOutcome) -> Vec<&str> {
     names
 }
 
-/// Those of the text of a `result.json`.
+/// Reads the facts from the text of a `result.json`.
 ///
 /// # Errors
-/// It is no such result.
+/// The text is not such a result.
 pub fn read(text: &str) -> serde_json::Result<Facts> {
     serde_json::from_str(text).map(|o| facts(&o))
 }
 
-/// Everything that a document may quote.
+/// All facts that a document may quote.
 fn facts(o: &PredictOutcome) -> Facts {
     let mut facts = Facts::new();
     let mut say = |name: String, value: String| facts.insert(name, value);
@@ -116,7 +116,7 @@ fn predictors(o: &PredictOutcome) -> Table {
         for (_, which, wanted) in groups(o) {
             let [third, end] = MOMENTS.map(|(_, said)| o.quality(|r| said(r)[column], &*wanted));
             let n = end.map_or(0, |q| q.n);
-            // Where every interferer is steady, or every slowdown known, the same co-runs are not shown twice.
+            // If every interferer is steady, or every slowdown known, do not show the same co-runs twice.
             if n == 0 || counts.contains(&n) {
                 continue;
             }

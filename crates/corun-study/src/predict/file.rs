@@ -1,5 +1,5 @@
-//! A study of pairs (`corun.pairs/1`, such as `studies/predict.toml`): which programs of the catalogue run beside which
-//! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
+//! A study of pairs (`corun.pairs/1`, such as `studies/predict.toml`): which programs of the catalogue run with which interferers, how
+//! often, and when a run counts. A bad file is refused in one sentence with file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer, Program};
 use crate::study_file::{read, twice, BadStudy, Wrong};
@@ -17,29 +17,29 @@ pub const PREDICT: &str = include_str!("../../../../studies/predict.toml");
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Pairs {
     schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
     /// Runs of every pair.
     pub repetitions: u32,
-    /// Programs do so many times the work that the catalogue gives them.
+    /// Programs do this many times the work of the catalogue.
     pub length: f64,
-    /// The last prediction before this share of a co-run has passed is the one that counts.
+    /// The last prediction before this share of a co-run counts.
     pub predict_by: f64,
-    /// Share of the machine's CPU time that others may take in a run that counts.
+    /// The share of the machine's CPU time that other programs may take in a run that counts, 0 to 1.
     pub foreign: f64,
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
-    /// To what standard error a slowdown is known that is called known, as a share.
+    /// A slowdown counts as known if its standard error is at most this, as a share.
     pub known_to: f64,
-    /// How often a run is made again.
+    /// How often a disturbed run is repeated.
     pub retries: u32,
     /// How long the interferer runs before the program, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
-    /// How much longer at most, in nanoseconds.
+    /// The most that is added to `lead`, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// A co-run that takes this many times as long as the program alone is cut off.
@@ -48,13 +48,13 @@ pub struct Pairs {
     pub programs: Vec<String>,
     /// Names of interferers.
     pub interferers: Vec<String>,
-    /// Those of them that start again and again, and so are not the same all the time.
+    /// The interferers that start again and again, and so are not steady.
     #[serde(default)]
     pub restarting: Vec<String>,
 }
 
 impl Pairs {
-    /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
+    /// Reads a study's text, with the programs and interferers of `catalogue`. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -185,7 +185,7 @@ mod tests {
         assert!(refusal("restarting = [", "restarting = [\"triad\", ").contains("`triad` is none of"));
         assert!(refusal("\"gcc\",", "\"gcc\", \"gcc\",").contains("`gcc` is there twice"));
         assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
-        // In a list of several lines the one that has it.
+        // In a list over several lines the error names the right one.
         let (line, last) =
             PREDICT.lines().enumerate().filter(|(_, l)| l.contains("\"steal-block\"")).last().unwrap();
         let said =

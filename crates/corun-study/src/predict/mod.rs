@@ -1,16 +1,15 @@
-//! The study of predictions (`corun.pairs/1`, `studies/predict.toml`): how good is a prediction made in the first third of a
-//! run?
+//! The study of predictions (`corun.pairs/1`, `studies/predict.toml`): the error of predictions made in the first third of a run.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`] | the method, and the runs |
 //! | [`mod@again`] | its co-runs predicted again from the windows that it kept |
-//! | [`alone`] | how long a program takes alone, and how well that is known |
-//! | [`outcome`] | what came of it |
-//! | [`windows`] | what was seen of a co-run, as a record keeps it |
+//! | [`alone`] | the solo length of a program, and its error |
+//! | [`outcome`] | the result |
+//! | [`windows`] | the windows of a co-run, as a record keeps them |
 //! | [`text`] | tables and record |
-//! | [`facts`] | what documents may quote of it |
+//! | [`facts`] | the facts that documents may quote |
 
 pub mod again;
 pub mod alone;
@@ -40,7 +39,7 @@ struct Predict {
 /// Opens a study of this kind.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let known = Catalogue::own();
     let mut study = Pairs::parse(file.name, file.text, &known)?;

@@ -1,4 +1,4 @@
-//! What came of a study of predictions: its co-runs, and how good predictions of them were.
+//! The result of a study of predictions: its co-runs, and the errors of the predictions.
 
 use super::alone::alone;
 use super::windows::KeptWindows;
@@ -21,43 +21,43 @@ pub struct CoRun {
     pub interferer: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// What a wake-up took just before it, in nanoseconds; `None`: nobody knows.
+    /// The cost of a wake-up just before it, in nanoseconds. `None` if unknown.
     #[serde(default)]
     pub wake_up_ns: Option<u64>,
     /// Length of the co-run, in nanoseconds.
     pub wall_ns: u64,
-    /// Median length of the runs alone around it.
+    /// Median length of the solo runs around it, in nanoseconds.
     pub solo_ns: u64,
-    /// Standard error of `slowdown`, as a share; `None`: there was only one run alone.
+    /// Standard error of `slowdown`, as a share. `None` if there was only one solo run.
     pub error: Option<f64>,
-    /// Of `wall_ns`, how long the interferer was parked.
+    /// How long the interferer was parked within `wall_ns`, in nanoseconds.
     pub parked_ns: u64,
     /// `wall_ns / solo_ns`, both without `parked_ns`.
     pub slowdown: f64,
-    /// When the prediction was made, from the program's start.
+    /// When the prediction was made, in nanoseconds from the program's start.
     pub predicted_at_ns: Option<u64>,
-    /// How it was made: `dedicated` or `ledger`.
+    /// The method: `dedicated` or `ledger`.
     pub method: Option<String>,
-    /// What each of [`PREDICTORS`] said; `None`: nothing by then.
+    /// The prediction of each of [`PREDICTORS`]. `None` if there was none by then.
     pub predicted: [Option<f64>; 4],
-    /// What each said at the end of the run.
+    /// The last prediction of each.
     pub at_end: [Option<f64>; 4],
-    /// The interval of the first that spoke.
+    /// The interval of the first predictor that has one.
     pub interval: Option<[f64; 2]>,
-    /// That of the ledger alone, where dedicated windows spoke first.
+    /// The interval of the ledger alone, if dedicated windows had one first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger_interval: Option<[f64; 2]>,
     /// The intervals of the first two of [`PREDICTORS`] at the end of the run.
     #[serde(default)]
     pub at_end_intervals: [Option<[f64; 2]>; 2],
-    /// Whether it was cut off, so that its slowdown is too small.
+    /// Whether it was cut off, so that its slowdown is a lower bound.
     pub cut_off: bool,
-    /// What was seen of it, so that it can be predicted again; `None`: the record is from before that was kept.
+    /// Its windows, so that it can be predicted again. `None` in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<KeptWindows>,
 }
 
-/// A run alone, and what was predicted for it.
+/// A solo run, and its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Solo {
     /// The program.
@@ -68,31 +68,31 @@ pub struct Solo {
     pub predicted: Option<f64>,
 }
 
-/// What came of a study.
+/// The result of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictOutcome {
-    /// Where and when, with [`SCHEMA`].
+    /// Place and time of the runs, with [`SCHEMA`].
     #[serde(flatten)]
     pub head: RecordHead,
     /// How fair shares are grouped.
     pub shares: String,
-    /// What a wake-up took before the first run, in nanoseconds, in records whose runs do not say.
+    /// The cost of a wake-up before the first run, in nanoseconds, in records whose runs do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_up_ns: Option<u64>,
-    /// To what standard error a slowdown is known that is called known, as a share.
+    /// A slowdown counts as known if its standard error is at most this, as a share.
     pub known_to: f64,
     /// Interferers that start again and again.
     pub restarting: Vec<String>,
     /// All co-runs that were made.
     pub runs: Vec<CoRun>,
-    /// All runs alone.
+    /// All solo runs.
     pub solos: Vec<Solo>,
-    /// What could not be run, with the reason.
+    /// Programs that could not be run, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
 impl CoRun {
-    /// The co-run after `solos[before]`, where some runs alone may have failed.
+    /// The co-run after `solos[before]`; solo runs may have failed.
     pub(super) fn among(self, solos: &[Option<u64>], before: usize) -> Option<CoRun> {
         let found = alone(solos, before)?;
         let alone_ns = |ns: u64| ns.saturating_sub(self.parked_ns).max(1) as f64;
@@ -112,7 +112,7 @@ impl CoRun {
         }
     }
 
-    /// All that its slowdown may have been: two standard errors to either side.
+    /// The range of its possible slowdowns: two standard errors to either side.
     fn may_be(&self) -> [f64; 2] {
         let error = 2.0 * self.error.unwrap_or(0.0);
         [self.slowdown * (1.0 - error), self.slowdown * (1.0 + error)]
@@ -128,12 +128,12 @@ pub struct Quality {
     pub mape: f64,
     /// Its median.
     pub median: f64,
-    /// Mean signed error: above 0, the prediction is too slow.
+    /// Mean signed error. Above 0 the predicted slowdown is too large.
     pub bias: f64,
 }
 
 impl PredictOutcome {
-    /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
+    /// Why the runs of this result cannot be added to `earlier`. `self` has no runs yet.
     pub fn differs_from(&self, earlier: &PredictOutcome) -> Option<String> {
         let facts = |o: &PredictOutcome| {
             o.head.facts().into_iter().chain([
@@ -146,7 +146,7 @@ impl PredictOutcome {
         Some(format!("{what} was `{was}` and is `{is}`"))
     }
 
-    /// Whether a co-run counts: it came to its end.
+    /// Whether a co-run counts: it ran to its end.
     pub fn counts(&self, run: &CoRun) -> bool {
         !run.cut_off
     }
@@ -156,12 +156,12 @@ impl PredictOutcome {
         run.error.is_some_and(|error| error <= self.known_to)
     }
 
-    /// Whether its interferer does the same all the time.
+    /// Whether its interferer is the same all the time.
     pub fn is_steady(&self, run: &CoRun) -> bool {
         !self.restarting.contains(&run.interferer)
     }
 
-    /// How good what `said` picks was on the co-runs that count and that `wanted` picks.
+    /// The errors of the predictions that `said` picks, over the co-runs that count and that `wanted` picks.
     pub fn quality(
         &self,
         said: impl Fn(&CoRun) -> Option<f64>,
@@ -179,8 +179,8 @@ impl PredictOutcome {
         })
     }
 
-    /// What chance alone makes of the mean absolute error, over the co-runs that count and that `wanted` picks: the mean
-    /// distance of a normal value from its mean is `√(2/π)` standard errors.
+    /// The mean absolute error from chance alone, over the co-runs that count and that `wanted` picks. The mean distance of a normal
+    /// value from its mean is `√(2/π)` standard errors.
     pub fn by_chance(&self, wanted: impl Fn(&CoRun) -> bool) -> Option<f64> {
         let counting = self.runs.iter().filter(|r| self.counts(r) && wanted(r));
         let errors: Vec<f64> = counting.filter_map(|r| r.error).collect();
@@ -188,12 +188,12 @@ impl PredictOutcome {
         (!errors.is_empty()).then_some(mean * std::f64::consts::FRAC_2_PI.sqrt())
     }
 
-    /// How the intervals of the answers kept what they promise, over the co-runs that count and that `wanted` picks.
+    /// How often the intervals contain the slowdown, over the co-runs that count and that `wanted` picks.
     pub fn coverage(&self, wanted: impl Fn(&CoRun) -> bool) -> Coverage {
         self.coverage_of(|r| r.interval, wanted)
     }
 
-    /// The same of the intervals that `said` picks.
+    /// The same for the intervals that `said` picks.
     pub fn coverage_of(
         &self,
         said: impl Fn(&CoRun) -> Option<[f64; 2]>,
@@ -216,14 +216,14 @@ impl PredictOutcome {
 pub struct Coverage {
     /// Co-runs with an interval.
     pub all: usize,
-    /// Of these, where it holds the slowdown as measured.
+    /// How many contain the measured slowdown.
     pub held: usize,
-    /// Where it holds something that the slowdown may have been.
+    /// How many contain some possible slowdown.
     pub may_hold: usize,
 }
 
 impl Coverage {
-    /// In words: `17 of 18`, or `-` where there is no interval.
+    /// In words: `17 of 18`, or `-` without intervals.
     pub fn said(&self) -> String {
         match self.all {
             0 => "-".into(),

@@ -1,22 +1,22 @@
-//! The study of predictions (`studies/predict.toml`): how good is a prediction made in the first third of a run?
+//! The runs of the study of predictions (`studies/predict.toml`).
 //!
-//! Method. Every program runs beside every interferer under [`corun_session::Predict`] with dedicated windows, as under `corun
-//! predict --dedicated --counters`, between runs of the same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
-//! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
-//! length of the whole co-run by that of the runs alone around it ([`super::alone`]), both without the time in which
-//! the interferer was parked: the program ran alone then, which a longer prediction would not have done to it. All
-//! predictors see the same co-run: useful work from dedicated windows (measured by hardware counters where they are and
-//! where counting does not slow the program), the ledger alone, CPU share, run-queue latency.
+//! Method. Every program runs with every interferer under [`corun_session::Predict`] with dedicated windows, as under `corun predict
+//! --dedicated --counters`. These co-runs alternate with solo runs of the same program, which are watched in the same way, so that
+//! watching makes no difference. The prediction that counts is the last one made before a share of the co-run had passed
+//! (`predict-by`). It is compared with the slowdown: the length of the whole co-run over that of the solo runs around it
+//! ([`super::alone`]). Both are without the time in which the interferer was parked: the program ran alone then, which a longer
+//! prediction would not have done to it. All predictors see the same co-run: useful work from dedicated windows (measured by hardware
+//! counters if they exist and counting does not slow the program), the ledger alone, CPU share, run-queue latency.
 //!
-//! No slowdown is known better than runs alone repeat. Every co-run that came to its end counts; those whose slowdown is
-//! known to `known-to` are summed up once more by themselves, and intervals are held against the slowdown as it was
-//! measured, and against all that it may have been. Beside an interferer that starts again and again (`restarting`) the
-//! rest of a run is not like its first third; these co-runs are summed up apart as well.
+//! No slowdown is known better than solo runs repeat. Every co-run that ran to its end counts. Those whose slowdown is known to
+//! `known-to` also have a summary of their own. Intervals are compared with the measured slowdown, and with the range of possible ones.
+//! With an interferer that starts again and again (`restarting`) the rest of a run is not like its first third, so these co-runs also
+//! have their own summary.
 //!
-//! The last prediction of the run is held against the same slowdown. That one has seen all there is: its error is the
-//! method's own, and what the first third's has more is how unlike the rest of a run is to its beginning.
+//! The last prediction of the run is compared with the same slowdown. It has seen the whole run, so its error is that of the method.
+//! The additional error after the first third comes from the rest of the run being different.
 //!
-//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error.
+//! Limits: `foreign` is checked only before a run. CPU time that others take while it runs is part of the error.
 
 use super::file::Pairs;
 use super::outcome::{CoRun, PredictOutcome, Solo};
@@ -37,31 +37,31 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long one look at the machine takes before a run.
+/// The length of a check of the machine before a run.
 const LOOK: Duration = Duration::from_millis(150);
 
 /// A run of a program.
 struct Ran {
-    /// All that was predicted, in the order of time.
+    /// All predictions, in order of time.
     estimates: Vec<EstimateAt>,
     wall_ns: u64,
     cut_off: bool,
-    /// All that was seen of a co-run, in the order of time.
+    /// All windows of a co-run, in order of time.
     windows: Vec<Recorded>,
 }
 
-/// What was predicted at one moment of a run.
+/// The predictions at one moment of a run.
 #[derive(Clone, Debug)]
 struct EstimateAt {
     elapsed_ns: u64,
     estimate: Option<Estimate>,
-    /// Without what dedicated windows have shown.
+    /// The estimate without dedicated windows.
     ledger_alone: Option<Estimate>,
     parked_ns: Option<u64>,
 }
 
 impl EstimateAt {
-    /// The present one; `ended`: that of the whole run.
+    /// The present estimates; with `ended` those of the whole run.
     fn of(predict: &Predict, end_ns: u64, ended: bool) -> EstimateAt {
         let of = |p: &Predictor| if ended { p.so_far() } else { p.estimate() }.ok();
         EstimateAt {
@@ -76,7 +76,7 @@ impl EstimateAt {
         self.estimate.as_ref().map(|e| e.slowdown)
     }
 
-    /// What each of [`PREDICTORS`](super::outcome::PREDICTORS) says.
+    /// The estimate of each of [`PREDICTORS`](super::outcome::PREDICTORS).
     fn predicted(&self) -> [Option<f64>; 4] {
         let Some(Estimate { slowdown, method, baselines, .. }) = &self.estimate else { return [None; 4] };
         let [useful, ledger] = match method {
@@ -86,7 +86,7 @@ impl EstimateAt {
         [useful, ledger, baselines.cpu_share, baselines.runq_latency]
     }
 
-    /// The intervals of the first two.
+    /// The intervals of the first two predictors.
     fn intervals(&self) -> [Option<[f64; 2]>; 2] {
         let Some(Estimate { interval, method, .. }) = &self.estimate else { return [None; 2] };
         match method {
@@ -96,7 +96,7 @@ impl EstimateAt {
     }
 }
 
-/// Where the windows of a co-run are kept (of a program's runs alone, those of the last).
+/// The file for the windows of a co-run. For the solo runs of a program it holds those of the last one.
 pub fn recording(folder: &Path, program: &str, beside: Option<(&str, u32)>) -> PathBuf {
     folder.join(match beside {
         Some((interferer, repetition)) => format!("{program}+{interferer}+{repetition}.jsonl"),
@@ -104,20 +104,20 @@ pub fn recording(folder: &Path, program: &str, beside: Option<(&str, u32)>) -> P
     })
 }
 
-/// Everything that the runs of a study share.
+/// The state that all runs of a study share.
 pub struct PredictRuns<'a> {
     study: &'a Pairs,
     known: &'a Catalogue,
     setup: &'a ProgramSetup,
     stop: &'a Stop,
-    /// Where the windows of every run are kept, if they are.
+    /// The folder for the windows of every run, if they are kept.
     recordings: Option<PathBuf>,
-    /// What waking a CPU up takes here, in nanoseconds; `None`: nobody knows.
+    /// The cost of waking a CPU here, in nanoseconds. `None` if unknown.
     wake_up_ns: Option<u64>,
 }
 
 impl<'a> PredictRuns<'a> {
-    /// Runs until `stop` is asked.
+    /// Prepares runs. `stop` ends them early.
     pub fn new(
         study: &'a Pairs,
         known: &'a Catalogue,
@@ -139,10 +139,10 @@ impl<'a> PredictRuns<'a> {
         u64::from(study.repetitions) * study.programs.len() as u64 * (2 * n + 1) as u64
     }
 
-    /// Makes all runs; `done` is called after each.
+    /// Makes all runs. Calls `done` after each.
     ///
     /// # Errors
-    /// [`StudyError::Interrupted`]; what is there by then stays.
+    /// [`StudyError::Interrupted`]; finished runs stay.
     pub fn run(
         &mut self,
         outcome: &mut PredictOutcome,
@@ -163,7 +163,7 @@ impl<'a> PredictRuns<'a> {
                 }
             }
         }
-        // What cannot be run cannot be run in any repetition.
+        // A program that cannot run cannot run in any repetition.
         outcome.skipped.sort();
         outcome.skipped.dedup();
         Ok(())
@@ -243,7 +243,7 @@ impl<'a> PredictRuns<'a> {
         }
     }
 
-    /// A run of a program, or why there is none after several tries.
+    /// Makes a run of a program. Returns the reason if several attempts failed.
     fn tried(
         &mut self,
         program: &Program,
@@ -253,7 +253,7 @@ impl<'a> PredictRuns<'a> {
         loop {
             tries.next();
             self.wait_for_quiet();
-            // Next to interferers no CPU may sleep, and what it takes changes within minutes.
+            // In a co-run no CPU may sleep, and the cost of a wake-up changes within minutes.
             self.wake_up_ns = wake_up::measured_ns().ok().flatten().or(self.wake_up_ns);
             let ran = self.once(program, beside);
             if self.stop.is_asked() {
@@ -280,7 +280,7 @@ impl<'a> PredictRuns<'a> {
         let interferer = match beside {
             Some((interferer, repetition)) => {
                 let running = self.setup.start(&interferer.recipe).map_err(|e| e.to_string())?;
-                // Another phase of the interferer in each repetition, but not left to chance.
+                // Each repetition has another phase of the interferer, which is not left to chance.
                 let more_ns =
                     self.study.spread * u64::from(repetition - 1) / u64::from(self.study.repetitions);
                 std::thread::sleep(Duration::from_nanos(self.study.lead + more_ns));
@@ -288,13 +288,13 @@ impl<'a> PredictRuns<'a> {
             }
             None => None,
         };
-        // Nobody but the interferer is parked; alone there is nobody to park.
+        // Only the interferer is parked; in a solo run nobody is.
         let parking = interferer.as_ref().map(|interferer| Parking {
             windows: Dedicated::default(),
             only: vec![format!("pgid:{}", interferer.pid())],
             protect: Vec::new(),
         });
-        // Where counting would cost too much it ends by itself.
+        // Counting ends by itself if it costs too much.
         let options = PredictOptions {
             counters: true,
             dedicated: parking,
@@ -307,7 +307,7 @@ impl<'a> PredictRuns<'a> {
         let mut command = self.setup.command(&program.recipe);
         lead_session(&mut command);
         let limit_ns = (program.solo as f64 * self.study.length * self.study.most_slowdown) as u64;
-        // Each run has a request of its own to end: by its time, or with the whole study.
+        // Each run may end by its own limit, or with the whole study.
         let (cut, mut cut_off, mut estimates) = (self.stop.apart(), false, Vec::new());
         let mut windows = Vec::new();
         let said = |e: Error| e.to_string();

@@ -76,7 +76,7 @@ fn whole(outcome: &PredictOutcome, wanted: &dyn Fn(&CoRun) -> bool) -> Table {
 
 type Group<'a> = (String, Box<dyn Fn(&CoRun) -> bool + 'a>);
 
-/// What is summed up: everything, and what is to be told apart.
+/// The groups of the summary: all co-runs, and those that need a summary of their own.
 fn groups(outcome: &PredictOutcome) -> Vec<Group<'_>> {
     let known = format!("Slowdown known to {:.0} %", outcome.known_to * 100.0);
     vec![
@@ -159,7 +159,7 @@ pub fn windows_kept(outcome: &PredictOutcome) -> String {
     }
 }
 
-/// The files of a record, by name; `command` is what makes them again.
+/// The files of a record, by name. `command` is the command that makes the record again.
 pub fn files(outcome: &PredictOutcome, command: &str) -> Vec<(&'static str, String)> {
     let programs: BTreeSet<&str> = outcome.runs.iter().map(|r| r.program.as_str()).collect();
     let readme = format!(

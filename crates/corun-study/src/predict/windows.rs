@@ -1,13 +1,13 @@
-//! The windows of a co-run as a record keeps them: small enough that a repository can hold those of hundreds, and enough that every
-//! co-run can be predicted again.
+//! The windows of a co-run as a record keeps them: small enough for hundreds in a repository, and complete enough to predict every
+//! co-run again.
 //!
 //! Method. Each figure of a window is a column, named by its place (`tasks/7/stolen_ns`), with a value per window. Values have five
-//! digits, times are from the first window on, and what repeats is written once (`0*48`, five digits being `19987e4`). So a co-run of twenty windows takes
-//! one or two kilobytes in a compressed record. Of more than [`MOST`] shared windows neighbours are kept together, which the
-//! predictor does as well, of more.
+//! digits (`19987e4`), times start at the first window, and repeated values are written once (`0*48`). So a co-run of twenty windows
+//! takes one or two kilobytes in a compressed record. With more than [`MOST`] shared windows, neighbors are joined. The predictor also
+//! joins them.
 //!
-//! Limits: names of tenants are not kept, so that culprits have numbers only. A prediction from what was kept may differ from that of the
-//! live windows in the fourth digit, and by more where neighbours are together.
+//! Limits: names of tenants are not kept, so culprits have only numbers. A prediction from kept windows may differ from that of the
+//! live windows in the fourth digit, and by more if neighbors were joined.
 
 use corun_predict::useful_work::Window;
 use corun_predict::{AloneTime, Label, Recorded};
@@ -16,29 +16,29 @@ use serde_json::{Map, Number, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most shared windows that are kept apart: three times as many as an interval has batches.
+/// The most shared windows that are kept apart: three times the batches of an interval.
 pub const MOST: usize = 48;
 /// Digits of a value.
 const DIGITS: i32 = 5;
-/// The shortest time that is told apart, in nanoseconds.
+/// The resolution of times, in nanoseconds.
 const GRAIN_NS: u64 = 1_000;
-/// What a column has where a window has no such figure.
+/// The entry of a column for a window without this figure.
 const NONE: &str = "-";
 
 /// The windows of a co-run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptWindows {
-    /// A letter a window, in the order of time: `d` is dedicated, `s` shared.
+    /// One letter for each window, in order of time: `d` is dedicated, `s` shared.
     labels: String,
-    /// What was seen: by the place of a figure its value in each window.
+    /// The values of each figure in all windows, by the place of the figure.
     columns: BTreeMap<String, String>,
-    /// What a replay showed.
+    /// The results of replays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     replayed: Vec<AloneTime>,
 }
 
 impl KeptWindows {
-    /// Those of a co-run, in the order of time, with what a replay showed of it.
+    /// Keeps the windows of a co-run, in order of time, with the results of its replays.
     pub fn of(recorded: &[Recorded], replayed: &[AloneTime]) -> KeptWindows {
         let recorded = thinned(recorded);
         let begin_ns = recorded.first().map_or(0, |r| r.window.start_ns);
@@ -66,10 +66,10 @@ impl KeptWindows {
         KeptWindows { labels, columns, replayed: replayed.collect() }
     }
 
-    /// The windows again.
+    /// Restores the windows.
     ///
     /// # Errors
-    /// One clause: what is wrong with what was kept.
+    /// One clause: what is wrong with the kept text.
     pub fn windows(&self) -> Result<Vec<Recorded>, String> {
         let mut windows = vec![Value::Object(Map::new()); self.labels.len()];
         for (place, column) in &self.columns {
@@ -89,13 +89,13 @@ impl KeptWindows {
         labels.zip(windows).map(read).collect()
     }
 
-    /// What a replay showed of the co-run.
+    /// The results of replays of the co-run.
     pub fn replayed(&self) -> &[AloneTime] {
         &self.replayed
     }
 }
 
-/// The same with neighbours together where shared windows are too many; each where its last was.
+/// Joins neighbors if there are too many shared windows. Each pair takes the place of its last.
 fn thinned(recorded: &[Recorded]) -> Vec<Recorded> {
     let shared = recorded.iter().filter(|r| r.label == Label::Shared).count();
     let together = shared.div_ceil(MOST).max(1);
@@ -120,7 +120,7 @@ fn thinned(recorded: &[Recorded]) -> Vec<Recorded> {
     kept
 }
 
-/// Calls `keep` with the place and the value of every figure. What is empty, and lists, are figures of their own.
+/// Calls `keep` with the place and value of every figure. Empty values and lists are figures too.
 fn flatten(place: &mut String, value: &Value, keep: &mut dyn FnMut(&str, String)) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -135,7 +135,7 @@ fn flatten(place: &mut String, value: &Value, keep: &mut dyn FnMut(&str, String)
     }
 }
 
-/// Where the figure of a place belongs; `None`: there is one on the way to it.
+/// The place for a figure. `None` if another figure is on the way to it.
 fn placed<'a>(window: &'a mut Value, place: &str) -> Option<&'a mut Value> {
     place.split('/').try_fold(window, |at, name| {
         if at.is_null() {
@@ -153,7 +153,7 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// A number with so many digits; a whole one (an identity, an instant) as it is.
+/// A number with five digits. Whole numbers such as identities and instants stay as they are.
 fn digits(number: &Number) -> String {
     let Some(x) = number.as_f64().filter(|x| number.is_f64() && *x != 0.0) else {
         return if number.is_f64() { "0".into() } else { number.to_string() };
@@ -169,7 +169,7 @@ fn digits(number: &Number) -> String {
     }
 }
 
-/// Values, the same in a row once with their number.
+/// Joins values; equal values in a row are written once with their number.
 fn packed(values: &[String]) -> String {
     let row = |same: &[String]| match same.len() {
         1 => same[0].clone(),
@@ -178,7 +178,7 @@ fn packed(values: &[String]) -> String {
     values.chunk_by(|a, b| a == b).map(row).collect::<Vec<_>>().join(" ")
 }
 
-/// A row longer than any that is kept would only fill memory.
+/// A longer sequence is damaged data, and would only fill memory.
 const LONGEST: usize = 100_000;
 
 fn unpacked(column: &str) -> impl Iterator<Item = Result<Option<Value>, &str>> {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_run_neighbours_are_kept_together_and_no_time_is_lost() {
+    fn neighbors_in_a_long_run_are_joined_and_no_time_is_lost() {
         let all = windows(500);
         let again = KeptWindows::of(&all, &[]).windows().unwrap();
         let wall_ns = |all: &[Recorded]| all.iter().map(|r| r.window.wall_ns).sum::<f64>();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_refused() {
+    fn text_that_is_not_a_window_is_refused() {
         let kept = KeptWindows::of(&windows(3), &[]);
         let with = |place: &str, column: &str| {
             let mut kept = kept.clone();

@@ -1,4 +1,4 @@
-//! A study of schedulers is read: bad input is one sentence that names file, line and remedy.
+//! Reads and checks a study of schedulers. A bad file is refused in one sentence with file, line and remedy.
 
 use super::file::{Figure, PolicyUse, SchedulersStudy, Shows, SCHEMA};
 use super::scenarios::{Cell, RelativeFiles};
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-/// A refusal: where in the text, and why.
+/// A refusal: the place in the text, and the reason.
 type Refusal = (Range<usize>, String);
 
 impl SchedulersStudy {
-    /// Reads a study's text; `file` is named in errors, and files that it names are looked for in `folder`.
+    /// Reads a study's text. Errors call the file `file`. Other files are looked for in `folder`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -36,7 +36,7 @@ impl SchedulersStudy {
                 return Err(at(line(figure.name.span()), what));
             }
             figure.check().map_err(|(span, what)| at(line(span), what))?;
-            // What is wrong with the figure's machine, say, is found where a program is tried on it.
+            // An error in the figure's machine, for example, shows only when a program is tried on it.
             let of_figure = |at_fault: &str| {
                 let values: Vec<String> =
                     at_fault.split('"').skip(1).step_by(2).map(|value| format!("\"{value}\"")).collect();
@@ -56,7 +56,7 @@ impl SchedulersStudy {
         Ok(study)
     }
 
-    /// Every program alone and every policy must make a scenario.
+    /// Checks that every program alone, and every policy, makes a valid scenario.
     fn check_scenarios(&self, figure: &Figure, folder: &Path) -> Result<(), Refused> {
         let near = RelativeFiles(folder);
         let try_one = |cell: &Cell, policy: Option<&PolicyUse>, span: Range<usize>| {
@@ -108,9 +108,9 @@ impl SchedulersStudy {
 }
 
 enum Refused {
-    /// At this place of the study.
+    /// At this place in the study.
     Here(Range<usize>, String),
-    /// In a scenario that was made of the study, in this line; it was for what stands at the place.
+    /// In this line of a scenario that was made from the study, for the entry at this place.
     Made { line: String, span: Range<usize>, what: String },
     /// In another file.
     There(BadScenario),

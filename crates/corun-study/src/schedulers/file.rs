@@ -14,11 +14,11 @@ pub const SCHEMA: &str = "corun.schedulers-study/1";
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SchedulersStudy {
     pub(super) schema: Spanned<String>,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// Programs other than the presets.
+    /// Programs that are not presets.
     #[serde(rename = "program", default)]
     pub programs: Vec<Program>,
     /// The figures.
@@ -26,15 +26,15 @@ pub struct SchedulersStudy {
     pub figures: Vec<Figure>,
 }
 
-/// A program other than the presets.
+/// A program that is not a preset.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// What groups call it.
+    /// Its name in groups.
     pub name: String,
-    /// Keys of a scenario's `[[tenant]]`; they go before those of the figure.
+    /// Keys of a scenario's `[[tenant]]`. They come before those of the figure.
     pub tenant: Table,
-    /// How long it runs alone, if it never ends and the figure has no `duration`.
+    /// Length of its solo run, if it never ends and the figure has no `duration`.
     pub alone: Option<String>,
 }
 
@@ -42,43 +42,43 @@ pub struct Program {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Figure {
-    /// What people call it; its chart is `NAME.svg`.
+    /// Its name. Its chart is `NAME.svg`.
     pub name: Spanned<String>,
-    /// What it shows, for people.
+    /// Its title, for people.
     pub title: String,
-    /// How it is shown.
+    /// The kind of table and chart.
     pub shows: Shows,
-    /// As in a scenario.
+    /// The machine, as in a scenario.
     pub machine: String,
-    /// As in a scenario.
+    /// The scheduler, as in a scenario.
     pub scheduler: Table,
     /// Keys of a scenario's `[[tenant]]` for every program.
     #[serde(default)]
     pub tenant: Table,
-    /// Runs of every cell; the n-th has seed n.
+    /// Runs of every cell. The n-th run has seed n.
     pub repetitions: Spanned<u64>,
-    /// As in a scenario; absent: until every program has ended.
+    /// The length of a run, as in a scenario. Without it, runs last until every program has ended.
     pub duration: Option<String>,
-    /// The policies; the others are compared with the first.
+    /// The policies. All are compared with the first.
     #[serde(rename = "policy")]
     pub policies: Vec<PolicyUse>,
     /// The programs.
     #[serde(rename = "group")]
     pub groups: Vec<Group>,
-    /// What was stated of it, by the paper or by corun's own targets.
+    /// Numbers stated by the paper, or targets of corun.
     #[serde(default)]
     pub stated: Vec<Stated>,
 }
 
-/// How a figure is shown.
+/// The kind of table and chart of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shows {
-    /// One program beside another: the slowdowns of both.
+    /// One program with another: the slowdowns of both.
     Pairs,
-    /// Programs that are alike in rank: throughput, fairness, relative speed-up.
+    /// Programs of equal rank: throughput, fairness, relative speed-up.
     Mixes,
-    /// The same, and what the machine draws until all have ended.
+    /// The same, and the energy of the machine until all have ended.
     Energy,
 }
 
@@ -86,14 +86,14 @@ pub enum Shows {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyUse {
-    /// What the tables call it.
+    /// Its name in tables.
     pub name: Spanned<String>,
-    /// The policy; absent: nobody controls anything.
+    /// The policy. Without it no controller runs.
     pub policy: Option<String>,
     /// Its options, as in a scenario.
     #[serde(default)]
     pub options: Table,
-    /// Programs that do the same work another way, by the name of the one whose place they take under this policy.
+    /// Replacements under this policy: programs that do the same work in another way, by the name of the one they replace.
     #[serde(default)]
     pub instead: BTreeMap<Spanned<String>, String>,
 }
@@ -102,42 +102,42 @@ pub struct PolicyUse {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// One of these, or several.
+    /// Programs that take turns, one or several at a time.
     pub of: Vec<Spanned<String>>,
-    /// These always.
+    /// Programs that always run.
     #[serde(default)]
     pub with: Vec<Spanned<String>>,
-    /// Programs of a mix, those of `with` among them; absent: each of `of` in turn, beside all of `with`.
+    /// Number of programs in a mix, including those of `with`. Without it each of `of` runs in turn, with all of `with`.
     pub size: Option<Spanned<usize>>,
-    /// At most so many mixes are drawn (1).
+    /// The most mixes that are drawn; 1 by default.
     pub mixes: Option<usize>,
 }
 
-/// A number that somebody stated.
+/// A number that a paper or corun states.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Stated {
-    /// What it is.
+    /// A description of it.
     pub what: String,
-    /// Where it stands.
+    /// The place where it is stated.
     pub place: String,
-    /// What of ours it is held against.
+    /// The measure that it is compared with.
     pub measure: Measure,
-    /// The most instead of the mean.
+    /// Compares the largest value instead of the mean.
     #[serde(default)]
     pub most: bool,
-    /// Only these policies; absent: all but the first.
+    /// Only these policies. Without it all but the first.
     #[serde(default)]
     pub policies: Vec<Spanned<String>>,
-    /// Only these groups; absent: all.
+    /// Only these groups. Without it all.
     #[serde(default)]
     pub groups: Vec<Spanned<String>>,
-    /// Only where one of these is the first program; absent: all.
+    /// Only cells whose first program is one of these. Without it all.
     #[serde(default)]
     pub programs: Vec<Spanned<String>>,
-    /// The number; or the name of the policy for which the mean is highest.
+    /// The number, or the name of the policy with the highest mean.
     pub value: Value,
 }
 
@@ -145,36 +145,36 @@ pub struct Stated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a value is a number, or the name of a policy in quotes")]
 pub enum Value {
-    /// In the unit of the measure; shares, not percent.
+    /// In the unit of the measure. Shares are not in percent.
     Number(f64),
     /// A policy.
     Policy(String),
 }
 
-/// What a policy is judged by, per cell.
+/// The measures of a policy, per cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Speed of the first program over that under the first policy, less 1.
+    /// Speed of the first program over that under the first policy, minus 1.
     Gain,
-    /// The same of the geometric mean over all programs.
+    /// The same for the geometric mean over all programs.
     OverallGain,
-    /// The geometric mean of the slowdowns over the least under any other policy, the first included, less 1.
+    /// Geometric mean of the slowdowns over the least under any other policy, minus 1.
     BehindBest,
     /// Standard deviation of the first program's speed over its mean, over seeds.
     Variation,
-    /// System throughput over that under the first policy, less 1.
+    /// System throughput over that under the first policy, minus 1.
     ThroughputGain,
     /// Jain's index of the slowdowns.
     Fairness,
-    /// Relative speed-up over the first policy: Controlled Contention, equation 3.
+    /// Relative speed-up over the first policy (Controlled Contention, equation 3).
     SpeedUp,
-    /// 1 less energy over that under the first policy, both until all have ended.
+    /// 1 minus energy over that under the first policy, both until all have ended.
     EnergySaving,
 }
 
 impl SchedulersStudy {
-    /// Leaves one repetition of the first cell of every figure's first group.
+    /// Keeps only one repetition of the first cell of every figure's first group.
     pub fn make_quick(&mut self) {
         for figure in &mut self.figures {
             *figure.repetitions.get_mut() = 1;

@@ -1,16 +1,15 @@
-//! The study of schedulers (`corun.schedulers-study/1`, `studies/schedulers.toml`): what papers show of their schedulers,
-//! made again on modelled machines, beside the numbers that the papers state.
+//! The study of schedulers (`corun.schedulers-study/1`, `studies/schedulers.toml`): figures of papers on schedulers, made again on
+//! modelled machines, next to the stated numbers.
 //!
-//! Method. A figure is a machine, a scheduler, policies, and groups of programs that run together. Every program also runs
-//! alone. With a `duration`, programs repeat and how fast each is counts as work by time; without one, all start together
-//! and end once, and the time to the end of the first run counts. A **slowdown** is the mean speed alone over the mean
-//! speed beside the others, both over the same seeds.
+//! Method. A figure has a machine, a scheduler, policies, and groups of programs that run together. Every program also runs solo. With
+//! a `duration`, programs repeat, and their speed is work per time. Without one, all start together and end once, and their speed is 1
+//! over the time to the end. A **slowdown** is the mean solo speed over the mean speed in the co-run, both over the same seeds.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`], `check` | the study as written, and as checked |
-//! | [`scenarios`] | which programs run together, and the scenarios that say so |
-//! | [`outcome`] | the runs, and what the figures show of them |
+//! | [`scenarios`] | which programs run together, and their scenarios |
+//! | [`outcome`] | the runs, and the results of the figures |
 //! | [`shard`] | a part of the runs, and all parts put together |
 //! | [`text`] | tables, charts, record |
 
@@ -33,7 +32,7 @@ use std::path::PathBuf;
 struct Schedulers {
     study: SchedulersStudy,
     folder: PathBuf,
-    /// What is run; `None`: all of it.
+    /// The part that is run. `None` for all.
     part: Option<Part>,
     outcome: SchedulersOutcome,
 }
@@ -41,7 +40,7 @@ struct Schedulers {
 /// Opens a study of this kind.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let study = chosen(file, wanted)?;
     let part = wanted.shard.map(|shard| Part::new(shard, file, wanted));
@@ -49,17 +48,17 @@ pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, Stu
     Ok(Box::new(Schedulers { study, folder, part, outcome: SchedulersOutcome::default() }))
 }
 
-/// The study of a file, with what is wanted of it.
+/// Reads the study of a file, and keeps what the user asked for.
 fn chosen(file: &StudyFile<'_>, wanted: &Wanted) -> Result<SchedulersStudy, StudyError> {
     let mut study = SchedulersStudy::parse(file.name, file.text, file.folder)?;
     select(&mut study, wanted)?;
     Ok(study)
 }
 
-/// Puts the parts of a study together, by their names and texts. Also the command that makes it undivided.
+/// Merges the parts of a study, given by name and text. Also returns the command that makes the study in one piece.
 ///
 /// # Errors
-/// They are no parts, or not those of one study, or not all of it.
+/// They are not parts, or not of one study, or some are missing.
 pub fn merge(parts: &[(String, String)]) -> Result<(Box<dyn Study>, String), StudyError> {
     let (first, made) = shard::together(parts)?;
     let file = StudyFile { name: &first.file, text: &first.text, folder: &first.folder };
@@ -127,7 +126,7 @@ impl Study for Schedulers {
     }
 }
 
-/// Leaves what is wanted: what is quick is the first of what was named.
+/// Keeps what the user asked for. `quick` keeps the first of what was named.
 fn select(study: &mut SchedulersStudy, wanted: &Wanted) -> Result<(), StudyError> {
     only(study, wanted)?;
     if wanted.quick {
@@ -139,7 +138,7 @@ fn select(study: &mut SchedulersStudy, wanted: &Wanted) -> Result<(), StudyError
     Ok(())
 }
 
-/// Leaves what was named: figures, and of them groups and programs.
+/// Keeps the named figures, groups and programs.
 fn only(study: &mut SchedulersStudy, wanted: &Wanted) -> Result<(), StudyError> {
     only_of(&mut study.figures, |f| f.name.as_ref(), &wanted.figures, "figure")?;
     if wanted.programs.is_empty() {
@@ -171,7 +170,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_is_quick_is_the_first_of_what_was_named() {
+    fn quick_keeps_the_first_of_the_named() {
         let (figures, programs) = (vec!["pact16-fig9".into()], vec!["facesim".into()]);
         let wanted = Wanted { quick: true, figures, programs, ..Wanted::default() };
         let mut study = SchedulersStudy::parse("schedulers", SCHEDULERS, Path::new("")).unwrap();

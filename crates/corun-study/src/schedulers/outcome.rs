@@ -1,6 +1,6 @@
-//! The runs of a study of schedulers, and what its figures show of them (`corun.schedulers-study-result/1`).
+//! The runs of a study of schedulers, and the results of its figures (`corun.schedulers-study-result/1`).
 //!
-//! Runs do not know of each other, so a result does not depend on how they were spread over CPUs.
+//! Runs are independent of each other, so a result does not depend on how they are spread over CPUs.
 
 use super::file::{Figure, Measure, PolicyUse, SchedulersStudy, Shows, Stated, Value};
 use super::scenarios::{Cell, RelativeFiles, Tenant};
@@ -16,16 +16,16 @@ use std::path::Path;
 /// The schema of a result.
 pub const SCHEMA: &str = "corun.schedulers-study-result/1";
 
-/// What came of a study.
+/// The result of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchedulersOutcome {
     /// [`SCHEMA`].
     pub schema: String,
     /// The version of corun.
     pub corun: String,
-    /// What people call the study.
+    /// The name of the study.
     pub study: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
     /// Its figures.
     pub figures: Vec<FigureOutcome>,
@@ -34,30 +34,30 @@ pub struct SchedulersOutcome {
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureOutcome {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows, for people.
+    /// Its title, for people.
     pub title: String,
-    /// How it is shown.
+    /// The kind of table and chart.
     pub shows: Shows,
     /// The modelled machine.
     pub machine: String,
     /// Runs of every cell.
     pub repetitions: u64,
-    /// The length of a run as written; `None`: until every program has ended.
+    /// The length of a run as written. `None` if runs last until every program has ended.
     pub duration: Option<String>,
-    /// The policies; the others are compared with the first.
+    /// The policies. All are compared with the first.
     pub policies: Vec<String>,
     /// The groups.
     pub groups: Vec<GroupOutcome>,
-    /// What was stated, beside what came out.
+    /// Stated numbers, next to the results.
     pub stated: Vec<Beside>,
 }
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupOutcome {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Its cells.
     pub cells: Vec<CellOutcome>,
@@ -66,34 +66,34 @@ pub struct GroupOutcome {
 /// Programs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellOutcome {
-    /// The programs; the first is the one that the others disturb.
+    /// The programs. The others disturb the first one.
     pub programs: Vec<String>,
-    /// Mean speed of each alone: work by time in runs of a fixed length and of what never ends, else runs by second.
+    /// Mean solo speed of each: work per time in runs of a fixed length and for programs that never end, otherwise runs per second.
     pub alone: Vec<f64>,
-    /// Speed of each beside the others, per policy and seed.
+    /// Speed of each in the co-run, per policy and seed.
     pub speeds: Vec<Vec<Vec<f64>>>,
-    /// Joules until all had ended, per policy and seed; `None`: the runs are of a fixed length, so that none did the same
-    /// work, or the machine file says nothing of power.
+    /// Joules until all had ended, per policy and seed. `None` if runs have a fixed length, so that they did different work, or if the
+    /// machine file has no power figures.
     #[serde(default)]
     pub energy_j: Option<Vec<Vec<f64>>>,
 }
 
-/// A stated number beside ours.
+/// A stated number, next to the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// What it is.
+    /// A description of it.
     pub what: String,
-    /// Where it stands.
+    /// The place where it is stated.
     pub place: String,
-    /// What of ours it is held against.
+    /// The measure that it is compared with.
     pub measure: Measure,
-    /// What was stated.
+    /// The stated value.
     pub stated: Value,
-    /// What came out; `None`: what it speaks of was not run.
+    /// The result. `None` if its cells were not run.
     pub ours: Option<Value>,
 }
 
-/// The mean; 0 of none.
+/// The mean; 0 for an empty list.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
@@ -114,12 +114,12 @@ impl CellOutcome {
         geometric_mean(&self.slowdowns(policy)).unwrap_or(f64::NAN)
     }
 
-    /// Tenants' worth of progress that the machine makes.
+    /// Number of tenants whose solo progress the machine makes at once.
     pub fn throughput(&self, policy: usize) -> f64 {
         throughput(&self.slowdowns(policy)).unwrap_or(f64::NAN)
     }
 
-    /// What a policy comes to here; not a number where one run or one policy tells nothing.
+    /// The value of a measure under a policy. NaN if one run or one policy is not enough for it.
     pub fn measure(&self, measure: Measure, policy: usize) -> f64 {
         match measure {
             Measure::Gain => self.speed(policy, 0) / self.speed(0, 0) - 1.0,
@@ -148,8 +148,8 @@ impl CellOutcome {
 }
 
 impl GroupOutcome {
-    /// The mean over the cells that are `wanted`; `None` without any. What is a ratio of overall slowdowns has their
-    /// geometric mean, and the gain in throughput is that of the mean throughput.
+    /// The mean over the cells that are `wanted`. `None` without any. Ratios of overall slowdowns have a geometric mean. The gain in
+    /// throughput is that of the mean throughput.
     pub fn mean(
         &self,
         measure: Measure,
@@ -170,7 +170,7 @@ impl GroupOutcome {
 }
 
 impl FigureOutcome {
-    /// What of ours a stated number is held against.
+    /// The result to compare with a stated number.
     fn beside(&self, stated: &Stated) -> Beside {
         let among = |names: &[toml::Spanned<String>], name: &str| {
             names.is_empty() || names.iter().any(|n| n.as_ref() == name)
@@ -180,7 +180,7 @@ impl FigureOutcome {
         let groups: Vec<&GroupOutcome> =
             self.groups.iter().filter(|g| among(&stated.groups, &g.name)).collect();
         let wanted = |c: &CellOutcome| among(&stated.programs, &c.programs[0]);
-        // Every group counts alike, however many cells it has.
+        // Every group counts equally, with any number of cells.
         let of_policy = |p: usize| {
             let means: Vec<f64> = groups.iter().filter_map(|g| g.mean(stated.measure, p, &wanted)).collect();
             (!means.is_empty()).then(|| mean(&means))
@@ -214,7 +214,7 @@ impl FigureOutcome {
     }
 }
 
-/// A scenario of a study: some programs together under a policy, or one alone. It is run with all seeds.
+/// A scenario of a study: some programs together under a policy, or one alone. It runs with all seeds.
 struct Scene<'a> {
     figure: &'a Figure,
     policy: Option<&'a PolicyUse>,
@@ -249,11 +249,11 @@ fn alone(figure: &Figure) -> Vec<Tenant> {
     all
 }
 
-/// Runs those scenarios of a study, numbered from 0, that are wanted; other files are named from `folder`. `done` is called once
-/// per scenario, from any thread.
+/// Runs the wanted scenarios of a study, numbered from 0. Other files are named relative to `folder`. Calls `done` once per scenario,
+/// from any thread.
 ///
 /// # Errors
-/// [`Failure`] of the first scenario that could not be run to its end.
+/// [`Failure`] of the first scenario that could not run to its end.
 pub fn make(
     study: &SchedulersStudy,
     folder: &Path,
@@ -286,7 +286,7 @@ fn run_scene(study: &SchedulersStudy, scene: &Scene, folder: &Path) -> Result<Ve
     co_runs(&scenario)?.iter().map(of_run).collect()
 }
 
-/// What the figures show of what all scenarios came to, in the order of their numbers.
+/// Computes the figures from the results of all scenarios, in the order of their numbers.
 pub fn figures(study: &SchedulersStudy, made: Vec<Vec<Made>>) -> Vec<FigureOutcome> {
     let mut made = made.into_iter();
     study.figures.iter().map(|figure| of_figure(figure, &mut made)).collect()
@@ -328,16 +328,16 @@ fn of_figure(figure: &Figure, made: &mut impl Iterator<Item = Vec<Made>>) -> Fig
     outcome
 }
 
-/// What one run comes to.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
-    /// How fast each tenant was.
+    /// The speed of each tenant.
     pub speeds: Vec<f64>,
     /// See [`CellOutcome::energy_j`].
     pub energy_j: Option<f64>,
 }
 
-/// How fast a tenant was; `None`: it came nowhere.
+/// The speed of a tenant. `None` if it made no progress.
 fn speed(run: &Run, tenant: usize, fixed: bool) -> Option<f64> {
     let progress = &run.progress[tenant];
     if fixed || progress.endless {
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use crate::schedulers::text::{files, text};
 
-    /// Two loops on one CPU under Xen, and with twice the slice.
+    /// Two loops on one CPU under Xen, also with twice the slice.
     const TINY: &str = r#"
         schema = "corun.schedulers-study/1"
         name = "tiny"
@@ -431,7 +431,7 @@ mod tests {
         let of = |name: &str| &files.iter().find(|(n, _)| n == name).unwrap().1;
         assert!(of("tiny.svg").contains("half / loop") && of("README.md").contains("loops lose nothing"));
         let again: SchedulersOutcome = serde_json::from_str(of("result.json")).unwrap();
-        // The last bit of a number may be lost on the way.
+        // The last bit of a number may get lost in the text.
         assert_eq!(text(&again), text(&outcome));
         assert_eq!(again.figures[0].stated, outcome.figures[0].stated);
         let text = text(&outcome);

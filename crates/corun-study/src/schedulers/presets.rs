@@ -1,4 +1,4 @@
-//! The programs of the papers, brought along so that a study of them runs anywhere.
+//! The programs of the papers, compiled in so that a study of them runs anywhere.
 
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::Files;
@@ -86,10 +86,10 @@ pub const PARSEC: [&str; 12] = [
     "vips",
     "x264",
 ];
-/// Those of NPB: they spin.
+/// The programs of NPB: they spin.
 pub const NPB: [&str; 9] = ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"];
 
-/// Where they are, for a scenario.
+/// Their folder in a scenario.
 pub(super) const PAPERS: &str = "workloads/papers/";
 
 /// The presets as a scenario's files, and no others.

@@ -1,4 +1,4 @@
-//! Which programs run together, and the scenarios that say so.
+//! Which programs run together, and their scenarios.
 
 use super::file::{Figure, Group, PolicyUse, SchedulersStudy};
 use super::presets::{Presets, PAPERS};
@@ -8,17 +8,17 @@ use corun_sim::streams::Streams;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// What the second program of a pair is called, as it may be the first one again.
+/// The name of the second program of a pair, which may be the same as the first.
 const BACKGROUND: &str = "background";
 
 /// Programs that run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The first is the one that the others disturb.
+    /// The tenants. The others disturb the first one.
     pub tenants: Vec<Tenant>,
 }
 
-/// A program of a cell. Its name is a part of its chance: the seed and the name say where in a tick it starts.
+/// A program of a cell. Its name matters: seed and name decide where in a tick it starts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tenant {
     /// A preset, or one of the study's programs.
@@ -46,7 +46,7 @@ impl Cell {
 }
 
 impl Group {
-    /// The programs that run together: each of `of` beside `with`, or different mixes drawn from them.
+    /// The cells of a group: each of `of` with `with`, or different mixes drawn from them.
     pub fn cells(&self) -> Vec<Cell> {
         let names =
             |all: &[toml::Spanned<String>]| all.iter().map(|n| n.as_ref().clone()).collect::<Vec<_>>();
@@ -71,7 +71,7 @@ impl Group {
 fn mixes(of: &[String], with: &[String], size: usize, count: usize) -> Vec<Vec<String>> {
     let mut draws = Streams::new(1).stream(&format!("mixes of {size} with {}", with.len()));
     let mut found: Vec<Vec<String>> = Vec::new();
-    // There are fewer mixes than asked for where nearly all programs take part.
+    // If nearly all programs take part, fewer mixes exist than were asked for.
     for _ in 0..1_000 {
         let mut rest = of.to_vec();
         let mut mix = with.to_vec();
@@ -87,7 +87,7 @@ fn mixes(of: &[String], with: &[String], size: usize, count: usize) -> Vec<Vec<S
 }
 
 impl PolicyUse {
-    /// The tenants of a cell under this policy. A name stays, and with it its chance, whoever takes the place.
+    /// The tenants of a cell under this policy. A replacement keeps the name, and so the same random choices.
     pub fn in_place(&self, tenants: &[Tenant]) -> Vec<Tenant> {
         let taken = |t: &Tenant| {
             let other = self.instead.iter().find(|(of, _)| *of.as_ref() == t.program);
@@ -118,7 +118,7 @@ impl Files for RelativeFiles<'_> {
 }
 
 impl SchedulersStudy {
-    /// The scenario of some tenants of a figure under a policy; `None`: under none.
+    /// The scenario of some tenants of a figure under a policy, or without one.
     pub fn scenario(&self, figure: &Figure, policy: Option<&PolicyUse>, tenants: &[Tenant]) -> String {
         let mut all = Table::new();
         let mut set = |key: &str, value: Value| all.insert(key.to_owned(), value);

@@ -1,7 +1,7 @@
-//! A part of a study's runs (`corun.schedulers-shard/1`), made on one machine of several, and all parts put together.
+//! A part of a study's runs (`corun.schedulers-shard/1`), made on one of several machines, and the merging of all parts.
 //!
-//! Runs of modelled machines do not know of each other, so parts come to what the whole comes to, to the last bit: figures are
-//! kept as their bits. A part has all that its study is made of, so whoever puts parts together needs nothing else.
+//! Runs of modelled machines are independent of each other. So the parts give the result of the whole, to the last bit; figures are
+//! kept as bits. A part contains everything that its study is made of, so merging needs nothing else.
 
 use super::outcome::Made;
 use crate::study::{Place, Shard, StudyError, StudyFile, Wanted};
@@ -19,23 +19,23 @@ pub struct Part {
     pub schema: String,
     /// The version of corun.
     pub corun: String,
-    /// The command that makes all of the study at once.
+    /// The command that makes the study in one piece.
     pub command: String,
     /// Which part it is.
     pub shard: Shard,
-    /// What the study's file is called.
+    /// The name of the study's file.
     pub file: String,
     /// Its text.
     pub text: String,
-    /// The folder that other files were named from.
+    /// The folder of other files.
     pub folder: PathBuf,
-    /// Figures that were wanted.
+    /// Figures that the user asked for.
     pub figures: Vec<String>,
-    /// Programs that were wanted.
+    /// Programs that the user asked for.
     pub programs: Vec<String>,
-    /// Repetitions, if not the study's own.
+    /// The number of repetitions, if not that of the study.
     pub repetitions: Option<u32>,
-    /// Whether the least was wanted.
+    /// Whether `--quick` was given.
     pub quick: bool,
     /// The runs of each scenario that is in it.
     pub made: Vec<Scene>,
@@ -47,9 +47,9 @@ pub struct Part {
 pub struct Scene {
     /// The number of the scenario in the study.
     pub number: usize,
-    /// How fast each tenant was, as the bits of a number of 64.
+    /// The speed of each tenant, as the bits of an `f64`.
     pub speed_bits: Vec<Vec<u64>>,
-    /// The energy of each run, likewise; `None`: it is not known.
+    /// The energy of each run, as bits. `None` if unknown.
     pub energy_bits: Vec<Option<u64>>,
 }
 
@@ -106,7 +106,7 @@ impl Part {
         }
     }
 
-    /// What its file is called: parts of one study go into one folder.
+    /// The name of its file. All parts of a study go into one folder.
     pub(super) fn file_name(&self) -> String {
         format!("shard-{}-of-{}.json", self.shard.number, self.shard.of)
     }
@@ -119,7 +119,7 @@ impl Part {
         )
     }
 
-    /// What all parts of a study have alike.
+    /// The facts that all parts of a study share.
     fn facts(&self) -> [(&'static str, String); 5] {
         [
             ("version of corun", self.corun.clone()),
@@ -131,7 +131,7 @@ impl Part {
     }
 }
 
-/// All parts put together: one of them, and the runs of all scenarios in their order.
+/// Merges all parts. Returns one of them, and the runs of all scenarios in order.
 pub(super) fn together(parts: &[(String, String)]) -> Result<(Part, Vec<Vec<Made>>), StudyError> {
     let usage = |what: String| StudyError::Usage(what);
     let mut read: Vec<(&String, Part)> = Vec::new();

@@ -8,11 +8,11 @@ use corun_report::table::Table;
 use corun_sim::metrics::geometric_mean;
 use std::fmt::Write;
 
-/// Colours that also the colour-blind can tell apart, after Okabe and Ito.
+/// Colors that color-blind readers can tell apart, after Okabe and Ito.
 const COLOURS: [&str; 8] =
     ["#d55e00", "#0072b2", "#f0c000", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"];
 
-/// What a mix is judged by: its name, and how it is read.
+/// A measure of a mix: its name, and its function.
 type Judged = (&'static str, fn(&CellOutcome, usize) -> f64);
 
 const JUDGED: [Judged; 4] = [
@@ -22,7 +22,7 @@ const JUDGED: [Judged; 4] = [
     ("energy", |c, p| 1.0 - c.measure(Measure::EnergySaving, p)),
 ];
 
-/// What the mixes of a figure are judged by.
+/// The measures of the mixes of a figure.
 fn judged(figure: &FigureOutcome) -> &'static [Judged] {
     match figure.shows {
         Shows::Energy => &JUDGED,
@@ -46,7 +46,7 @@ fn value(value: Option<&Value>, measure: Measure) -> String {
     }
 }
 
-/// What was stated beside what came out.
+/// Stated numbers, next to the results.
 fn stated(figure: &FigureOutcome) -> Table {
     let mut table = Table::new(&["stated", "where", ">there", ">here"]);
     for b in &figure.stated {
@@ -93,7 +93,7 @@ fn joined(values: impl IntoIterator<Item = f64>) -> String {
     values.into_iter().map(|v| format!("{v:.2}")).collect::<Vec<_>>().join(" / ")
 }
 
-/// An empty table of these columns and what mixes are judged by.
+/// An empty table with these columns and the measures of mixes.
 fn judging(figure: &FigureOutcome, columns: &[&str]) -> Table {
     let judged: Vec<String> = judged(figure).iter().map(|(what, _)| format!(">{what}")).collect();
     Table::new(&columns.iter().copied().chain(judged.iter().map(String::as_str)).collect::<Vec<_>>())
@@ -167,7 +167,7 @@ pub fn text(outcome: &SchedulersOutcome) -> String {
     out
 }
 
-/// A figure's chart: slowdowns of the first programs, or what mixes are judged by.
+/// A figure's chart: slowdowns of the first programs, or the measures of mixes.
 pub fn svg(figure: &FigureOutcome) -> String {
     let part =
         |p: usize| Part { name: figure.policies[p].clone().into(), colour: COLOURS[p % COLOURS.len()] };
@@ -204,7 +204,7 @@ pub fn svg(figure: &FigureOutcome) -> String {
     chart(&format!("{} (modelled)", figure.title), unit, &groups)
 }
 
-/// The files of a record: `README.md`, `result.json` and a chart per figure. `command` is what makes them again.
+/// The files of a record: `README.md`, `result.json` and a chart per figure. `command` is the command that makes the record again.
 pub fn files(outcome: &SchedulersOutcome, command: &str) -> Vec<(String, String)> {
     let mut readme = format!(
         "# The study `{}`\n\n{}\n\nMade by corun {} with\n\n```\n{command}\n```\n",

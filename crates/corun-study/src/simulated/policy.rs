@@ -1,4 +1,4 @@
-//! What a scenario's policy did: in the report, and as the sections and tracks that a live run under control has.
+//! The decisions of a scenario's policy: in the report, and as the sections and tracks of a live run under control.
 
 use corun_model::Observation;
 use corun_policy::controller::Taken;
@@ -12,10 +12,10 @@ use corun_sim::experiment::{self, Run};
 use corun_sim::scenario::Scenario;
 use std::collections::BTreeMap;
 
-/// Decisions that a report lists word by word.
+/// The most decisions that a report lists.
 const LISTED: usize = 200;
 
-/// What the policy did over all seeds, with names from what was `seen`; `None`: there is none.
+/// The decisions of the policy over all seeds, with names from `seen`. `None` without a policy.
 pub fn summary(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observation) -> Option<SimPolicy> {
     let spec = scenario.policy.as_ref()?;
     let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
@@ -39,7 +39,7 @@ pub fn summary(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observ
     })
 }
 
-/// What the policy did in the run that was recorded.
+/// The decisions of the policy in the recorded run.
 pub struct Kept {
     policy: &'static str,
     history: History,
@@ -47,7 +47,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// From a recording, whole and in windows, and the run; `None`: no policy.
+    /// From a recording, whole and in windows, and the run. `None` without a policy.
     pub fn of(
         scenario: &Scenario,
         (whole, windows): (&Observation, &[Observation]),
@@ -66,13 +66,13 @@ impl Kept {
         Some(Kept { policy: spec.name, history, summary })
     }
 
-    /// For the page.
+    /// The sections of the HTML page.
     pub fn sections(&self, profile: &ProfileReport) -> String {
         let (policy, history, summary) = (self.policy, &self.history, &self.summary);
         page::sections(&Controlled { policy, backend: "sim", guard: None, history, summary }, profile)
     }
 
-    /// For the trace.
+    /// The tracks of the trace.
     pub fn tracks(&self, profile: &ProfileReport) -> Vec<u8> {
         tracks::encode(self.policy, &self.history, profile)
     }

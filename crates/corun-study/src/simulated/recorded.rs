@@ -1,10 +1,10 @@
-//! What is said of a recording that was replayed on the modelled machine.
+//! Facts about a recording that was replayed on the modelled machine.
 
 use corun_model::{Unavailable, What, Why};
 use corun_report::sim::{Loops, SimRecorded};
 use corun_sim::replay::Recorded;
 
-/// What a report says of the recording.
+/// The facts about the recording, for a report.
 pub fn facts(recorded: &Recorded) -> SimRecorded {
     let alone = recorded.alone;
     SimRecorded {
@@ -23,7 +23,7 @@ pub fn facts(recorded: &Recorded) -> SimRecorded {
     }
 }
 
-/// What the modelled machine leaves out of this recording.
+/// The parts of this recording that the modelled machine leaves out.
 pub fn left_out(recorded: &Recorded) -> Vec<Unavailable> {
     let mut all = Vec::new();
     if recorded.has_budget() {

@@ -1,26 +1,26 @@
-//! A cell of the matrix: one program beside one interferer, as text that both hosts read.
+//! A cell of the matrix: one program and one interferer, as text that both hosts read.
 
 use crate::hash::fnv1a;
 use serde::{Deserialize, Serialize};
 
-/// What the first thread of `corun load` computes before it starts the others: measured, executing included.
+/// Computing of the first thread of `corun load` before it starts the others, as measured, including exec.
 const FIRST_THREAD: &str = "2ms";
 /// Logical processes of a simulation, for each of its threads.
 const LPS: u64 = 32;
-/// What each of the others computes before it is ready.
+/// Computing of each other thread before it is ready.
 const GETTING_READY: &str = "20us";
 
-/// The live machine as far as the model must be told of it beside its shape.
+/// The properties of the live machine that the model needs in addition to its shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// Each session is a scheduling group of its own (autogroup).
     pub grouped: bool,
-    /// Of 1024 chances, how many a newly idle CPU takes to look for a task.
+    /// The chances out of 1024 that a newly idle CPU takes to look for a task.
     pub newidle_ratio: u32,
-    /// The kernel's release; empty: the one that the model takes unasked.
+    /// The kernel's release. Empty for the default of the model.
     #[serde(default)]
     pub kernel: String,
-    /// What wakes up again and again even when nothing is run: kernel threads, services.
+    /// Tasks that wake up again and again on the idle machine: kernel threads, services.
     pub background: Vec<Recurrent>,
 }
 
@@ -39,7 +39,7 @@ pub struct Recurrent {
 pub enum Half {
     /// The model may be fitted on it.
     Fit,
-    /// It is only ever predicted.
+    /// It is predicted only.
     Unseen,
 }
 
@@ -53,14 +53,14 @@ impl Half {
     }
 }
 
-/// The program of a cell: a parallel program, or a simulation (Time Warp) where a mapping stands in place of a synchronisation.
+/// The program of a cell: a parallel program, or a simulation (Time Warp) with a mapping in place of a synchronization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// How its threads depend on each other, or the mapping.
     pub sync: String,
-    /// What they do while they wait.
+    /// How they wait.
     pub wait: String,
-    /// Work between two synchronisations, or of an event, as people write it.
+    /// Work between two synchronizations, or of an event, as people write it.
     pub grain: String,
     /// The same in nanoseconds.
     pub grain_ns: u64,
@@ -71,7 +71,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What people call it.
+    /// Its name.
     pub fn name(&self) -> String {
         let words = [self.sync.as_str(), &self.wait, &self.grain];
         words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join("-")
@@ -82,7 +82,7 @@ impl Subject {
         ["fm", "pool", "ladm"].contains(&self.sync.as_str())
     }
 
-    /// Its program, as the lines of a TOML table.
+    /// The program, as the lines of a TOML table.
     fn program(&self) -> String {
         if !self.is_simulation() {
             return format!("kind = \"parallel\"\n{}", self.activity());
@@ -168,18 +168,18 @@ impl Cell {
         Cell { name, subject, interferer, half: Half::Unseen }
     }
 
-    /// What decides its half.
+    /// The hash that decides its half.
     pub fn hash(&self) -> u64 {
         fnv1a(self.name.as_bytes())
     }
 
-    /// The scenario of this cell on this machine. Each process is in a session of its own. Live, it has a first thread
-    /// that reads the workload, starts the others and then sleeps: its load, which fades over some 100 ms, takes part
-    /// in its group's shares, so it is modelled too. And the threads of a program meet at a gate, asleep, before its
-    /// time begins: that is the first phase, the program the last.
+    /// The scenario of this cell on this machine. Each process has its own session. A live process has a first thread that reads the
+    /// workload, starts the others and then sleeps. Its load fades over about 100 ms and takes part in the shares of its group, so it
+    /// is modelled too. The threads of a program meet at a gate, asleep, before its time begins. That is the first phase; the program
+    /// is the last.
     pub fn scenario(&self, setting: &Setting) -> String {
         if self.subject.is_simulation() {
-            // Nothing precedes its only phase. Its workers find what to do as soon as they are there.
+            // A simulation has only one phase, and its workers have work at once.
             return scenario_of(&self.name, setting, &self.interferer, &self.subject.program())
                 + &first_thread("subject");
         }
@@ -191,7 +191,7 @@ impl Cell {
         scenario(&self.name, setting, &self.interferer, &phases) + &first_thread("subject")
     }
 
-    /// Whether its name has every one of some words.
+    /// Whether its name contains every one of these words.
     pub fn matches(&self, words: &str) -> bool {
         words.split_whitespace().all(|w| self.name.contains(w))
     }
@@ -205,12 +205,12 @@ fn first_thread(of: &str) -> String {
     )
 }
 
-/// A scenario on this machine: a program, given as the phases of its model, beside an interferer and the background.
+/// A scenario on this machine: a program, given as the phases of its model, with an interferer and the background.
 pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: &str) -> String {
     scenario_of(name, setting, interferer, &format!("kind = \"command\"\nargv = [\"corun\"]\n{phases}"))
 }
 
-/// The same of a program given as the lines of its table.
+/// The same, with a program given as the lines of its table.
 fn scenario_of(name: &str, setting: &Setting, interferer: &Interferer, program: &str) -> String {
     let recurrent = |(i, r): (usize, &Recurrent)| {
         format!(

@@ -1,4 +1,4 @@
-//! What came of one cell, on either host.
+//! The result of one cell, on either host.
 
 use crate::statistics::median;
 use crate::validate::cell::Cell;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// One cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellOutcome {
-    /// Which.
+    /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Live; `None`: not run.
+    /// The live runs. `None` if not run.
     pub live: Option<Live>,
-    /// Modelled; `None`: not run.
+    /// The modelled runs. `None` if not run.
     pub modelled: Option<Modelled>,
 }
 
@@ -21,9 +21,9 @@ pub struct CellOutcome {
 pub struct Live {
     /// The repetitions that count.
     pub runs: Vec<LiveRun>,
-    /// Runs that were made but did not count, because others took too much CPU time.
+    /// Runs that did not count, because other programs took too much CPU time.
     pub rejected: u32,
-    /// Repetitions that never got a quiet moment.
+    /// Repetitions without a quiet moment.
     pub missing: u32,
 }
 
@@ -32,17 +32,17 @@ pub struct Live {
 pub struct LiveRun {
     /// Seed of the random lengths: the number of the repetition, from 1.
     pub seed: u64,
-    /// Length of the co-run.
+    /// Length of the co-run, in nanoseconds.
     pub wall_ns: u64,
-    /// Mean length of the solo runs before and after it.
+    /// Mean length of the solo runs before and after it, in nanoseconds.
     pub solo_ns: u64,
     /// `wall_ns / solo_ns`.
     pub slowdown: f64,
-    /// Where the program's task time went; `None`: not all of it was seen.
+    /// The shares of the program's task time. `None` if some of it was not seen.
     pub ledger: Option<Shares>,
-    /// CPU time that the interferer got, as a share of one CPU.
+    /// CPU time of the interferer, as a share of one CPU.
     pub interferer_demand: f64,
-    /// CPU time that others took, as a share of the machine's.
+    /// CPU time of other programs, as a share of the machine's.
     pub foreign: f64,
     /// Whether the run was cut off before the program ended.
     pub cut_off: bool,
@@ -51,36 +51,36 @@ pub struct LiveRun {
 /// A cell on the modelled machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modelled {
-    /// Length of the solo run.
+    /// Length of the solo run, in nanoseconds.
     pub solo_ns: u64,
     /// Median slowdown.
     pub slowdown: f64,
-    /// Slowdown per run: by seed, then by phase.
+    /// Slowdown of each run: by seed, then by phase.
     pub slowdowns: Vec<f64>,
-    /// Where the program's task time went, over all runs.
+    /// The shares of the program's task time, over all runs.
     pub ledger: Shares,
-    /// CPU time that the interferer got, as a share of one CPU, over all runs.
+    /// CPU time of the interferer over all runs, as a share of one CPU.
     pub interferer_demand: f64,
 }
 
-/// Shares of task time.
+/// Shares of task time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Running and useful.
     pub compute: f64,
     /// Running but waiting.
     pub spin: f64,
-    /// Off the CPU by its own wish.
+    /// Off the CPU voluntarily.
     pub block: f64,
     /// Runnable but not running.
     pub steal: f64,
 }
 
-/// The names of the categories, as [`Shares::all`] has them.
+/// The names of the categories, in the order of [`Shares::all`].
 pub const CATEGORIES: [&str; 4] = ["compute", "spin", "block", "steal"];
 
 impl Shares {
-    /// From nanoseconds; `None` of nothing.
+    /// Makes shares of nanoseconds. `None` if all are 0.
     pub fn of(compute_ns: u64, spin_ns: u64, block_ns: u64, steal_ns: u64) -> Option<Shares> {
         let total = (compute_ns + spin_ns + block_ns + steal_ns) as f64;
         let share = |ns: u64| ns as f64 / total;
@@ -97,7 +97,7 @@ impl Shares {
         [self.compute, self.spin, self.block, self.steal]
     }
 
-    /// The mean of some; `None` of none.
+    /// The mean. `None` for an empty list.
     pub fn mean(of: &[Shares]) -> Option<Shares> {
         let n = of.len() as f64;
         let mean = |f: fn(&Shares) -> f64| of.iter().map(f).sum::<f64>() / n;
@@ -116,13 +116,13 @@ impl Live {
         median(&self.runs.iter().map(|r| r.slowdown).collect::<Vec<_>>())
     }
 
-    /// Where the program's task time went, the mean over the runs; `None` where some run's ledger is not known.
+    /// The shares of the program's task time, as the mean over the runs. `None` if the ledger of some run is unknown.
     pub fn ledger(&self) -> Option<Shares> {
         let all: Option<Vec<Shares>> = self.runs.iter().map(|r| r.ledger).collect();
         all.and_then(|all| Shares::mean(&all))
     }
 
-    /// Mean CPU time that the interferer got, as a share of one CPU.
+    /// Mean CPU time of the interferer, as a share of one CPU.
     pub fn interferer_demand(&self) -> Option<f64> {
         let n = self.runs.len() as f64;
         (n > 0.0).then(|| self.runs.iter().map(|r| r.interferer_demand).sum::<f64>() / n)

@@ -1,18 +1,18 @@
-//! What a record of `corun validate` says: `CELLS.FIGURE`, where CELLS is `fit`, `unseen`, `all` or `real-programs`.
+//! The facts of a record of `corun validate`: `CELLS.FIGURE`, where CELLS is `fit`, `unseen`, `all` or `real-programs`.
 
 use crate::quoted::{block, percent, slug, Facts};
 use crate::validate::outcome::Outcome;
 use crate::validate::text::summaries;
 
-/// Those of the text of a `result.json`.
+/// Reads the facts from the text of a `result.json`.
 ///
 /// # Errors
-/// It is no such result.
+/// The text is not such a result.
 pub fn read(text: &str) -> serde_json::Result<Facts> {
     serde_json::from_str(text).map(|o| facts(&o))
 }
 
-/// Everything that a document may quote.
+/// All facts that a document may quote.
 fn facts(o: &Outcome) -> Facts {
     let mut facts = Facts::new();
     for s in &o.summary {

@@ -1,7 +1,7 @@
 //! The scatter plot of a study: modelled against live slowdown, both logarithmic, as SVG.
 //!
-//! A point on the diagonal is a cell that the model has right; the band around it is the target of the 90th
-//! percentile. Filled points are the unseen half. Coordinates are rounded, so equal results give equal bytes.
+//! On the diagonal the model is right. The band around it is the target for the 90th percentile. Filled points are the unseen half.
+//! Coordinates are rounded, so equal results give equal bytes.
 
 use crate::validate::cell::Half;
 use crate::validate::cell_outcome::CellOutcome;
@@ -15,7 +15,7 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 56.0;
 const RIGHT: f64 = 20.0;
 const TICKS: [f64; 11] = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0];
-/// Colours of the three ways to wait, told apart also by those who see few colours.
+/// Colors of the three ways to wait, distinct for color-blind readers too.
 const COLOURS: [(&str, &str); 3] =
     [("spin-then-block", "#117733"), ("spin", "#cc3311"), ("block", "#0077bb")];
 
@@ -81,7 +81,7 @@ pub fn scatter(title: &str, cells: &[CellOutcome]) -> String {
     svg + "</svg>\n"
 }
 
-/// The diagonal and the band of the target around it.
+/// The diagonal, and the target band around it.
 fn band(svg: &mut String, axis: &Axis) {
     let at = |x: f64, by: f64| format!("{:.1} {:.1}", axis.x(x), axis.y(x * by));
     let (low, high, by) = (axis.low, axis.high, 1.0 + TARGETS.1);

@@ -1,5 +1,5 @@
-//! The study file (`corun.study/1`): which programs run beside which interferers, how often, and when a live run
-//! counts. Bad input is one sentence that names file, line and remedy.
+//! The study file (`corun.study/1`): which programs run with which interferers, how often, and when a live run counts. A bad file is
+//! refused in one sentence with file, line and remedy.
 
 use crate::study_file::{read, BadStudy};
 use crate::validate::cell::{Cell, Half, Interferer, Subject};
@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "corun.study/1";
 /// The study that corun brings along.
 pub const VALIDATE: &str = include_str!("../../../../studies/validate.toml");
 
-/// Bounds that keep a typing slip from asking for a week.
+/// A bound, so that a typing error does not ask for a week of runs.
 const MOST_CELLS: usize = 10_000;
 
 /// A study as written.
@@ -23,16 +23,16 @@ const MOST_CELLS: usize = 10_000;
 pub struct ValidateStudy {
     /// Always `corun.study/1`.
     pub schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     #[serde(default)]
     pub about: String,
     /// Live runs per cell.
     pub repetitions: u32,
-    /// Share of the machine's CPU time that others may take in a live run that counts.
+    /// The share of the machine's CPU time that other programs may take in a live run that counts, 0 to 1.
     pub foreign: f64,
-    /// How often a live run is made again.
+    /// How often a disturbed live run is repeated.
     pub retries: u32,
     /// How long a live run waits at most until the machine looks quiet, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
@@ -40,23 +40,23 @@ pub struct ValidateStudy {
     /// How long the interferer runs before the program, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
-    /// How much longer at most.
+    /// The most that is added to `lead`, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// Modelled runs per repetition.
     pub phases: u32,
-    /// How cells are dealt to the halves; `fnv1a-rank` is the only way.
+    /// How cells are divided into halves; always `fnv1a-rank`.
     pub split: String,
     /// The programs.
     pub programs: Programs,
     /// The interferers.
     pub interferers: Interferers,
-    /// Real programs, each beside every interferer.
+    /// Real programs. Each runs with every interferer.
     #[serde(default)]
     pub real: Vec<RealProgram>,
 }
 
-/// Every combination is a program.
+/// The programs: every combination of these.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Programs {
@@ -66,14 +66,14 @@ pub struct Programs {
     pub sync: Vec<String>,
     /// `spin`, `block`, `spin-then-block`.
     pub wait: Vec<String>,
-    /// Work between two synchronisations, as people write it.
+    /// Work between two synchronizations, as people write it.
     pub grain: Vec<String>,
-    /// Length alone, in nanoseconds.
+    /// Solo length, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub work: u64,
 }
 
-/// Every load with every number of threads is an interferer.
+/// The interferers: every load with every number of threads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Interferers {
@@ -94,7 +94,7 @@ pub struct Load {
 }
 
 impl ValidateStudy {
-    /// Reads a study's text; `file` is only named in errors.
+    /// Reads a study's text. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -162,7 +162,7 @@ impl ValidateStudy {
         for sync in &p.sync {
             for wait in &p.wait {
                 for grain in &p.grain {
-                    // A grain that cannot be read is refused with its workload.
+                    // A grain that cannot be read is refused together with its workload.
                     let grain_ns = parse_ns(grain).unwrap_or(0);
                     all.push(Subject {
                         sync: sync.clone(),
@@ -189,7 +189,7 @@ impl ValidateStudy {
         all
     }
 
-    /// Every cell of the matrix, program by program, each half as many `fit` as not.
+    /// Every cell of the matrix, program by program. Half of the cells are `fit`.
     pub fn cells(&self) -> Vec<Cell> {
         let interferers = self.interferers();
         let mut all = Vec::new();
@@ -206,7 +206,7 @@ impl ValidateStudy {
         all
     }
 
-    /// A part of the matrix that has every program once, every interferer equally often, and both halves.
+    /// A part of the matrix with every program once, every interferer equally often, and both halves.
     pub fn quick_cells(&self) -> Vec<Cell> {
         let per_program = self.interferers.load.len() * self.interferers.threads.len();
         let cells = self.cells();
@@ -216,7 +216,7 @@ impl ValidateStudy {
     }
 }
 
-/// Which of these keys is set in a line, from 1.
+/// The one of these keys that a line sets; lines count from 1.
 fn key_at(text: &str, line: usize, keys: &[&'static str]) -> Option<&'static str> {
     let line = text.lines().nth(line.saturating_sub(1))?;
     let key = line.split('=').next()?.trim();

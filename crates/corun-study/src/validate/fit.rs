@@ -1,9 +1,9 @@
-//! Fitting the one number that the model needs and a live kernel does not show: how often a newly idle CPU looks for
-//! a task. The kernel learns it from its own success (see `corun_sim::sched`), so it depends on all that the machine
-//! has run before, and debugfs alone would tell it.
+//! Fits the one number that the model needs and a live kernel does not show: how often a newly idle CPU looks for a task. The kernel
+//! learns it from its own success (see `corun_sim::sched`). So it depends on everything that the machine has run before, and only
+//! debugfs would show it.
 //!
-//! Method: the cells of the fit half are modelled with each of a few values, and the value with the least mean of
-//! `|ln(modelled / live)|` is taken. The unseen half has no part in it.
+//! Method: the cells of the fit half are modelled with each of a few values. The value with the least mean of `|ln(modelled / live)|`
+//! is taken. The unseen half is not used.
 
 use crate::validate::cell::{Cell, Half, Setting};
 use crate::validate::file::ValidateStudy;
@@ -11,22 +11,22 @@ use crate::validate::modelled::{self, ModelError};
 use corun_sim::machine_file::MachineModel;
 use serde::{Deserialize, Serialize};
 
-/// The values that are tried, of 1024.
+/// The tried values, out of 1024.
 pub const RATIOS: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
-/// Modelled runs per repetition while trying.
+/// Modelled runs per repetition during the fit.
 const PHASES: u32 = 3;
 
-/// One value and how far off the fit half is with it.
+/// A tried value, and its error on the fit half.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
-    /// Of 1024 chances, how many a newly idle CPU takes.
+    /// The chances out of 1024 that a newly idle CPU takes.
     pub newidle_ratio: u32,
     /// Mean of `|ln(modelled / live)|` over the fit half.
     pub error: f64,
 }
 
-/// Tries every value on the cells of the fit half, given with their live slowdowns; `done` is called once per cell and
-/// value. Empty where there is no such cell.
+/// Tries every value on the cells of the fit half, given with their live slowdowns. Calls `done` once per cell and value. Returns an
+/// empty list without such cells.
 ///
 /// # Errors
 /// As [`modelled::run`].
@@ -52,7 +52,7 @@ pub fn newidle_ratio(
     tried.collect()
 }
 
-/// The best of those tried.
+/// The value with the least error.
 pub fn best(tried: &[Tried]) -> Option<u32> {
     tried.iter().min_by(|a, b| a.error.total_cmp(&b.error)).map(|t| t.newidle_ratio)
 }

@@ -1,19 +1,18 @@
-//! A study's runs on this machine: real processes, each in a session of its own, watched from outside.
+//! A study's runs on this machine: real processes, each in its own session, watched from outside.
 //!
-//! Method. One pace (loops per millisecond) serves every run, so a program does the same work alone and beside an
-//! interferer. The cells of a program are run in small groups between solo runs of that program, and a co-run is
-//! compared with the mean of the two solo runs around it, so that a machine whose speed drifts (a shared host's does)
-//! does not drift into the slowdowns. Repetitions are whole passes over all cells, so those of one cell are minutes
-//! apart. The wall time is the program's own, from its first thread's start to its last one's end; process start
-//! and exit are not in it.
+//! Method. All runs have the same pace (loops per millisecond), so a program does the same work solo and in a co-run. The cells of a
+//! program run in small groups between solo runs of that program. A co-run is compared with the mean of the two solo runs around it. So
+//! slow drift of the machine, as on a shared host, does not enter the slowdowns. Repetitions are whole passes over all cells, so those
+//! of one cell are minutes apart. The wall time is that of the program itself, from its first thread's start to its last one's end,
+//! without process start and exit.
 //!
-//! The ledger is that of the program's worker threads from their birth to their end, by the probe (or `schedstat`);
-//! what of their CPU time was spinning, which no scheduler can see, the program itself tells from its own clock.
+//! The ledger is that of the program's worker threads from their start to their end, by the probe or `schedstat`. No scheduler can see
+//! how much of their CPU time was spinning; the program measures that with its own clock.
 //!
-//! Each run waits until the machine looks quiet, and counts only if it then was: whatever CPU time went neither to the program nor to the interferer
-//! (other processes, the kernel's threads, this study, the hypervisor where it tells) must be below a share. Limits: a
-//! hypervisor that does not tell of what it takes is not noticed except by the solo runs around; the probe costs
-//! some 0.3 µs per context switch, in solo and co-runs alike.
+//! Each run waits until the machine looks quiet, and counts only if it stayed quiet. CPU time of neither the program nor the interferer
+//! must be below a share. That is the time of other processes, of kernel threads, of this study, and of the hypervisor if it reports
+//! any. Limits: a hypervisor that does not report steal time is noticed only through the solo runs. The probe costs about 0.3 µs per
+//! context switch, in solo runs and co-runs alike.
 
 use crate::hash::fnv1a;
 use crate::session::Session;
@@ -34,44 +33,44 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long a co-run may be, relative to the length of its program alone.
+/// The longest co-run, relative to the solo length of its program.
 const MOST_SLOWDOWN: u64 = 60;
 /// Cells between two solo runs of their program.
 const GROUP: usize = 4;
-/// How long one look at the machine takes before a run.
+/// The length of a check of the machine before a run, in nanoseconds.
 const LOOK_NS: u64 = 150_000_000;
-/// Between two such looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often a watcher that must poll looks while a program runs. The probe need not, so with it nothing of the
-/// study's own runs beside a program: a task that wakes up for a moment makes the scheduler choose anew.
+/// How often a polling watcher looks while a program runs. The probe does not poll, so with it nothing of the study runs next to a
+/// program: a task that wakes up for a moment makes the scheduler choose again.
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long the machine is watched for its background.
 const BACKGROUND_NS: u64 = 5_000_000_000;
-/// Wake-ups in that time that make a task part of it.
+/// A task with this many wake-ups in that time belongs to the background.
 const BACKGROUND_WAKEUPS: u64 = 5;
 /// The longest mean burst of such a task.
 const BRIEF_NS: u64 = 2_000_000;
-/// Tasks of the background that are modelled, the most frequent first.
+/// The most background tasks that are modelled, the most frequent first.
 const MOST_BACKGROUND: usize = 16;
 
 /// The live runs cannot go on.
 #[derive(Debug, Error)]
 pub enum LiveError {
-    /// A process of the study's own could not be run.
+    /// A process of the study could not be started.
     #[error("cannot run {what}: {error}")]
     Process {
-        /// Which.
+        /// The process.
         what: String,
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// A process of the study's own failed.
+    /// A process of the study failed.
     #[error("{what} failed: {how}")]
     Failed {
-        /// Which.
+        /// The process.
         what: String,
-        /// How.
+        /// How it failed.
         how: String,
     },
     /// The machine can no longer be watched.
@@ -79,11 +78,11 @@ pub enum LiveError {
     Host(#[from] HostError),
 }
 
-/// What wakes up again and again on a machine on which nothing is run, from [`BACKGROUND_NS`] of watching. Only what is
-/// brief counts: who computes for long is no background, and makes runs not count.
+/// The tasks that wake up again and again on an otherwise idle machine, from watching for [`BACKGROUND_NS`]. Only tasks with short
+/// bursts count. A task that computes for long is not background, and makes runs not count.
 ///
 /// # Errors
-/// [`LiveError`] when the machine can no longer be watched.
+/// [`LiveError`] if the machine can no longer be watched.
 pub fn background(watcher: &mut Watcher) -> Result<Vec<Recurrent>, LiveError> {
     watcher.observe()?;
     watcher.advance(BACKGROUND_NS)?;
@@ -105,7 +104,7 @@ pub fn background(watcher: &mut Watcher) -> Result<Vec<Recurrent>, LiveError> {
     Ok(all)
 }
 
-/// What the study needs of a report of `corun load`.
+/// The fields that the study needs from a report of `corun load`.
 #[derive(Debug, Deserialize)]
 struct LoadReport {
     ended: String,
@@ -124,7 +123,7 @@ struct Waiting {
     spin_ns: u64,
 }
 
-/// One run that was made, whether it counts or not.
+/// One run, whether it counts or not.
 struct Made {
     wall_ns: u64,
     ledger: Option<Shares>,
@@ -133,13 +132,13 @@ struct Made {
     cut_off: bool,
 }
 
-/// A run that counts, and how many did not before it.
+/// A run that counts, and how many before it did not.
 struct Tried {
     made: Option<Made>,
     rejected: u32,
 }
 
-/// Everything that live runs share.
+/// The state that all live runs share.
 pub struct Arm<'a> {
     study: &'a ValidateStudy,
     corun: PathBuf,
@@ -149,10 +148,10 @@ pub struct Arm<'a> {
 }
 
 impl<'a> Arm<'a> {
-    /// Live runs of `study`, with the program file of corun itself for its loads.
+    /// Prepares live runs of `study`. `corun` is the path of the corun executable, which provides the loads.
     ///
     /// # Errors
-    /// [`LiveError`]: there is no room for temporary files.
+    /// [`LiveError`]: temporary files cannot be made.
     pub fn new(
         study: &'a ValidateStudy,
         corun: &Path,
@@ -172,10 +171,10 @@ impl<'a> Arm<'a> {
         u64::from(study.repetitions) * by_program(cells).iter().map(|c| of_program(c) as u64).sum::<u64>()
     }
 
-    /// Runs every cell; `done` is called after every run with what it was.
+    /// Runs every cell. Calls `done` after every run with a description.
     ///
     /// # Errors
-    /// [`LiveError`]; nothing of the study's own is left running.
+    /// [`LiveError`]; no process of the study is left running.
     pub fn run(&mut self, cells: &[Cell], done: &mut dyn FnMut(&str)) -> Result<Vec<Live>, LiveError> {
         let mut all: Vec<Live> = vec![Live::default(); cells.len()];
         let place = |cell: &Cell| cells.iter().position(|c| c == cell).expect("it is one of them");
@@ -200,7 +199,7 @@ impl<'a> Arm<'a> {
         Ok(all)
     }
 
-    /// Length of the program alone; `None` if there was no quiet moment.
+    /// Solo length of the program, in nanoseconds. `None` without a quiet moment.
     fn solo(&mut self, subject: &Subject, done: &mut dyn FnMut(&str)) -> Result<Option<u64>, LiveError> {
         let text = subject.workload();
         let tried = self.until_quiet(|arm| arm.program(&text, None))?;
@@ -226,7 +225,7 @@ impl<'a> Arm<'a> {
         }
     }
 
-    /// Returns when others leave the machine alone, or when patience ends.
+    /// Returns when other programs leave the machine alone, or when the patience is over.
     fn wait_for_quiet(&mut self) -> Result<(), LiveError> {
         let begin = Instant::now();
         loop {
@@ -250,7 +249,7 @@ impl<'a> Arm<'a> {
     /// Starts the interferer of the cell `name` and lets it run for its lead.
     fn interferer(&self, interferer: &Interferer, name: &str, seed: u64) -> Result<Session, LiveError> {
         let session = self.start("interferer", &interferer.workload(seed), None)?;
-        // Any phase of the interferer is as likely as any other, but not left to chance.
+        // Each repetition has another phase of the interferer, which is not left to chance.
         let phase = draw::bits(seed, fnv1a(name.as_bytes()), 0) % self.study.spread.max(1);
         std::thread::sleep(Duration::from_nanos(self.study.lead + phase));
         Ok(session)
@@ -262,12 +261,11 @@ impl<'a> Arm<'a> {
         1 + u64::from(study.repetitions) * (n + n.div_ceil(GROUP) + 1) as u64
     }
 
-    /// Runs a real program alone, which is its profile, and then beside every interferer, between solo runs; `done` is
-    /// called after every run. A program that is not here, or never got a quiet moment for its profile, is skipped with
-    /// the reason.
+    /// Runs a real program solo, which gives its profile, and then with every interferer, between solo runs. Calls `done` after every
+    /// run. A program that is not installed, or had no quiet moment for its profile, is skipped with the reason.
     ///
     /// # Errors
-    /// [`LiveError`]; nothing of the study's own is left running.
+    /// [`LiveError`]; no process of the study is left running.
     pub fn real(
         &mut self,
         program: &RealProgram,
@@ -326,8 +324,8 @@ impl<'a> Arm<'a> {
         Ok(tried.made.map(|m| m.wall_ns))
     }
 
-    /// Runs a real program to its end, alone or beside an interferer that runs already, and closes the window around
-    /// it. Returned with the window is the program's tenant in it, if it was seen.
+    /// Runs a real program to its end, alone or with an interferer that already runs, and closes the window around it. Also returns the
+    /// program's tenant in that window, if it was seen.
     fn command(
         &mut self,
         program: &RealProgram,
@@ -387,7 +385,7 @@ impl<'a> Arm<'a> {
         self.folder.path().join(format!("{role}.json"))
     }
 
-    /// Runs a program to its end, alone or beside an interferer that runs already, and closes the window around it.
+    /// Runs a program to its end, alone or with an interferer that already runs, and closes the window around it.
     fn program(&mut self, workload: &str, interferer: Option<Session>) -> Result<Made, LiveError> {
         let failed = |how: String| LiveError::Failed { what: "the program of a cell".into(), how };
         let limit_ns = MOST_SLOWDOWN * self.study.programs.work;
@@ -406,7 +404,7 @@ impl<'a> Arm<'a> {
     }
 }
 
-/// What one run was, from the window around it and the program's own report.
+/// Makes one run from the window around it and the program's own report.
 fn made(seen: &Observation, report: &LoadReport, subject: u32, interferer: Option<u32>) -> Made {
     let workers: BTreeSet<TaskId> = report.threads.iter().map(|t| TaskId(t.tid)).collect();
     let found: Vec<_> = seen.tasks.iter().filter(|t| workers.contains(&t.id)).collect();
@@ -430,7 +428,7 @@ fn tenant_of(seen: &Observation, pid: u32) -> Option<TenantId> {
 }
 
 impl Made {
-    /// What the others had in the window around a program: the interferer, and whoever else there was.
+    /// The CPU time of others in the window around a program: of the interferer, and of any other tenant.
     fn around(seen: &Observation, subject: u32, interferer: Option<u32>) -> Made {
         let cpu_ns = |tenant: Option<TenantId>| -> u64 {
             let of = seen.by_tenant.iter().filter(|t| Some(t.id) == tenant);
@@ -448,7 +446,7 @@ impl Made {
     }
 }
 
-/// Share of the machine's CPU time in a window that went to nobody of the study's, or that the hypervisor took.
+/// Share of the machine's CPU time in a window that nothing of the study used, including time that the hypervisor stole.
 fn taken_by_others(seen: &Observation, own_ns: u64) -> f64 {
     let busy_ns: u64 = seen.cpus.iter().map(|c| c.busy_ns).sum();
     let taken_ns = busy_ns.saturating_sub(own_ns) + seen.machine.host_steal_ns.unwrap_or(0);
@@ -478,7 +476,7 @@ impl Live {
     }
 }
 
-/// Cells of the same program, in the order in which the programs come.
+/// Groups cells by program, in the order of the programs.
 fn by_program(cells: &[Cell]) -> Vec<Vec<&Cell>> {
     let mut groups: Vec<Vec<&Cell>> = Vec::new();
     for cell in cells {
@@ -512,7 +510,7 @@ mod tests {
         }
     }
 
-    /// A program (PID 10, worker 11) beside an interferer (PID 20) and a stranger (PID 30) on two CPUs for 100 ns.
+    /// A program (PID 10, worker 11) with an interferer (PID 20) and a stranger (PID 30) on two CPUs for 100 ns.
     fn window() -> Observation {
         let tasks = vec![task(10, 1, 2, 0), task(11, 1, 60, 40), task(20, 2, 90, 10), task(30, 3, 8, 0)];
         let by_tenant = [1, 2, 3].map(|id| {

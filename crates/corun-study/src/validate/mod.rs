@@ -1,17 +1,17 @@
-//! The study of the modelled machine (`corun.study/1`, `studies/validate.toml`): the same programs live and modelled, and how
-//! far the model is off. `corun validate` runs it with flags of its own, `corun study validate` like the others.
+//! The study of the modelled machine (`corun.study/1`, `studies/validate.toml`): the same programs live and modelled, and the errors of
+//! the model. `corun validate` runs it with its own flags, `corun study validate` like other studies.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`], [`cell`] | the study as written, and the cells of its matrix with their workload texts |
-//! | [`live`], [`modelled`] | a cell's runs on either host |
-//! | [`real`], [`real_program`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
-//! | [`runs`] | the study as it is run |
-//! | [`fit`] | the one number that is fitted, on one half of the cells |
-//! | [`outcome`], [`cell_outcome`] | the result as it is written and read back (`corun.validate/1`), and what came of a cell |
+//! | [`live`], [`modelled`] | the runs of a cell on either host |
+//! | [`real`], [`real_program`], [`solo_fit`] | real programs, and the workload fitted to a solo run |
+//! | [`runs`] | a run of the study |
+//! | [`fit`] | the one fitted number, from half of the cells |
+//! | [`outcome`], [`cell_outcome`] | the result (`corun.validate/1`), and the result of a cell |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
-//! | [`facts`] | what documents may quote of it |
+//! | [`facts`] | the facts that documents may quote |
 
 pub mod cell;
 pub mod cell_outcome;
@@ -33,10 +33,10 @@ pub mod verdict;
 use crate::study::{Study, StudyError, StudyFile, Wanted};
 use runs::{Options, Part, Validation};
 
-/// Opens a study of this kind: of its grid the cells that have the names of all programs that are wanted as words.
+/// Opens a study of this kind. Keeps the cells of the grid whose names contain all wanted programs as words.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let cells = (!wanted.programs.is_empty()).then(|| wanted.programs.join(" "));
     let part = if cells.is_some() { Part::Grid } else { Part::All };

@@ -1,8 +1,9 @@
-//! A study's runs on the modelled machine: the same two workloads, each process in a session of its own, on the model
-//! of this machine, beside the background that was measured on it.
+//! A study's runs on the modelled machine: the same two workloads, each process in its own session, on the model of this machine, with
+//! the background that was measured on it.
 //!
-//! Every repetition is run several times, with the random lengths of the live repetition of that number and with
-//! other phases: of the tick, of the interferer, of the background, and of the moment at which the program starts. Live
+//! Every repetition runs several times, with the random lengths of the live repetition of that number. The phases differ: those of the
+//! tick, of the interferer, of the background, and of the moment at which the program starts. On the live machine these are chance. The
+//! model draws them, so the same study gives the same result. Solo runs are made in the same way.
 //! these are chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
 
 use crate::hash::fnv1a;
@@ -19,35 +20,35 @@ use corun_sim::scenario::{Files, Participants, Scenario, TenantSpec};
 use rayon::prelude::*;
 use thiserror::Error;
 
-/// How long after its first thread a process has its others.
+/// How long after its first thread a process has its other threads, in nanoseconds.
 const OTHERS_AFTER_NS: u64 = 2_200_000;
 
 /// The model cannot run a cell.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ModelError {
-    /// The cell's scenario is at fault.
+    /// The scenario of the cell has an error.
     #[error("{cell}: {what}")]
     Scenario {
-        /// Which cell.
+        /// The cell.
         cell: String,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
     /// A checker of the modelled machine fired.
     #[error("the modelled machine is wrong: {what} ({cell}, seed {seed}, phase {phase})")]
     Bug {
-        /// Which cell.
+        /// The cell.
         cell: String,
         /// Seed of the run.
         seed: u64,
-        /// Its phase.
+        /// The phase of the run.
         phase: u64,
-        /// Checker and finding.
+        /// The checker, and what it found.
         what: String,
     },
 }
 
-/// The machine that scenarios call `host`; they name no files.
+/// Provides the machine that scenarios call `host`. They name no other files.
 struct HostOnly<'a>(&'a MachineModel);
 
 impl Files for HostOnly<'_> {
@@ -68,12 +69,12 @@ pub struct PreparedCell<'a> {
     scenario: Scenario,
 }
 
-/// Which run of a cell.
+/// One run of a cell.
 #[derive(Clone, Copy)]
 pub struct Take {
     /// Seed of the random lengths.
     pub seed: u64,
-    /// Which phases of tick, interferer and background.
+    /// The number of the phases of tick, interferer and background.
     pub phase: u64,
     /// Without the interferer.
     pub alone: bool,
@@ -83,15 +84,15 @@ pub struct Take {
 pub struct Run {
     /// Length of the program, in nanoseconds.
     pub wall_ns: u64,
-    /// Where its task time went.
+    /// The shares of its task time.
     pub ledger: Shares,
-    /// How often its threads went off the CPU by their own wish.
+    /// How often its threads left the CPU voluntarily.
     pub yields: u64,
-    /// CPU time that the interferer got, as a share of one CPU.
+    /// CPU time of the interferer, as a share of one CPU.
     pub interferer_demand: f64,
 }
 
-/// Runs every cell on `machine`, on all CPUs of the real one; `done` is called once per cell, from any thread.
+/// Runs every cell on `machine`, with all CPUs of the real one. Calls `done` once per cell, from any thread.
 ///
 /// # Errors
 /// [`ModelError`]; of several, that of the first cell.
@@ -110,7 +111,7 @@ pub fn run(
     all_or_first(cells.par_iter().map(of).collect())
 }
 
-/// Who runs where in one run of a cell (seed 1), of at most `limit` events: to look into.
+/// The trace of one run of a cell (seed 1), with at most `limit` events, for inspection.
 ///
 /// # Errors
 /// As [`run`].
@@ -139,10 +140,10 @@ impl<'a> PreparedCell<'a> {
         PreparedCell::new(study, &cell.name, &cell.scenario(setting), machine, setting)
     }
 
-    /// A scenario made by [`crate::validate::cell::scenario`] under the name of its cell.
+    /// Prepares a scenario made by [`crate::validate::cell::scenario`], under the name of its cell.
     ///
     /// # Errors
-    /// [`ModelError`]: the scenario is at fault.
+    /// [`ModelError`]: the scenario has an error.
     pub fn new(
         study: &'a ValidateStudy,
         name: &str,
@@ -155,7 +156,7 @@ impl<'a> PreparedCell<'a> {
         Ok(PreparedCell { study, name: name.to_owned(), setting, scenario })
     }
 
-    /// All takes of the cell.
+    /// Makes all runs of the cell.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -179,7 +180,7 @@ impl<'a> PreparedCell<'a> {
         })
     }
 
-    /// One take.
+    /// Makes one run.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -187,7 +188,7 @@ impl<'a> PreparedCell<'a> {
         let fault = |f: Fault| self.fault(take, f);
         let bad = |what: &str| self.bad(what.to_owned());
         let (mut engine, begin_ns) = self.engine(take, 0)?;
-        // What came before the program does not belong to its window.
+        // Activity before the program does not belong to its window.
         engine.run_until(begin_ns).map_err(fault)?;
         engine.observe();
         if !engine.run_to_end(self.scenario.horizon_ns).map_err(fault)? {
@@ -214,7 +215,7 @@ impl<'a> PreparedCell<'a> {
         })
     }
 
-    /// The machine before its first event, and when the program's process starts.
+    /// The machine before its first event, and the time at which the program's process starts.
     fn engine(&self, take: Take, trace_limit: usize) -> Result<(Engine, u64), ModelError> {
         let name = fnv1a(self.name.as_bytes());
         let draw = |index: u64, below: u64| draw::bits(take.phase, name, index) % below.max(1);

@@ -1,6 +1,6 @@
-//! What came of a study, as it is written and read back: schema `corun.validate/1`.
+//! The result of a study, as JSON of the schema `corun.validate/1`.
 //!
-//! Times are integers in nanoseconds, shares are of task time unless said otherwise. What was not measured is null.
+//! Times are integers in nanoseconds. Shares are of task time unless stated otherwise. Unmeasured values are null.
 
 use crate::validate::cell::Setting;
 use crate::validate::cell_outcome::CellOutcome;
@@ -24,41 +24,41 @@ pub struct Outcome {
     pub date: Option<String>,
     /// The study's name.
     pub study: String,
-    /// Which part of the matrix: `all`, `quick`, or the filter.
+    /// The part of the matrix: `all`, `quick`, or the filter.
     pub part: String,
-    /// Where.
+    /// The machine.
     pub machine: MachineNote,
-    /// What the model's one fitted number was chosen from.
+    /// The tried values of the model's one fitted number.
     pub fitted: Vec<Tried>,
     /// The cells.
     pub cells: Vec<CellOutcome>,
     /// Real programs.
     #[serde(default)]
     pub real: Vec<RealOutcome>,
-    /// Errors overall.
+    /// The errors over all cells.
     pub summary: Vec<Summary>,
 }
 
-/// The machine and how it was set, without names or paths.
+/// The machine and its settings, without names or paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineNote {
     /// Its shape in words.
     pub shape: String,
     /// CPUs.
     pub cpus: u64,
-    /// The processor's model name, as the kernel tells it.
+    /// The processor's model name, from the kernel.
     pub processor: String,
     /// The kernel's release.
     pub kernel: String,
     /// Whether it is a virtual machine.
     pub is_virtual: bool,
-    /// What the model is told of it beside its shape.
+    /// Its properties for the model, in addition to its shape.
     pub setting: Setting,
     /// How the ledgers were measured: `ebpf` or `schedstat`.
     pub source: Option<String>,
-    /// Loops that are a millisecond of work; the same for all runs.
+    /// Loops per millisecond of work; the same for all runs.
     pub loops_per_ms: Option<u64>,
-    /// Figures of the model that nobody measured here.
+    /// Figures of the model that were not measured here.
     pub assumed: Vec<String>,
 }
 
@@ -67,10 +67,10 @@ pub fn json(outcome: &Outcome) -> String {
     json::indented(outcome)
 }
 
-/// Reads what [`json()`] wrote.
+/// Reads the text of [`json()`].
 ///
 /// # Errors
-/// One sentence: what is wrong with it.
+/// One sentence: the error in the text.
 pub fn parse(text: &str) -> Result<Outcome, String> {
     let outcome: Outcome =
         serde_json::from_str(text).map_err(|e| format!("not a result of `corun validate`: {e}"))?;

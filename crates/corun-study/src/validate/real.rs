@@ -1,6 +1,5 @@
-//! Real programs held against the model: each is profiled alone, a workload is fitted to that profile (see
-//! [`crate::validate::solo_fit`]), and only then it is run, live and modelled, beside every interferer. All its co-runs are
-//! unseen.
+//! Compares real programs with the model. Each is profiled in a solo run, and a workload is fitted to that profile (see
+//! [`crate::validate::solo_fit`]). Only then it runs, live and modelled, with every interferer. All its co-runs are unseen.
 
 use crate::validate::cell::{self, Cell, Half, Interferer, Setting, Subject};
 use crate::validate::cell_outcome::{CellOutcome, Live, Modelled};
@@ -13,12 +12,12 @@ use corun_sim::machine_file::MachineModel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// A real program and what came of it.
+/// A real program, and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RealOutcome {
-    /// Which.
+    /// The program.
     pub program: RealProgram,
-    /// What it did alone; `None`: it could not be run here.
+    /// The profile of its solo run. `None` if it could not run here.
     pub profile: Option<SoloProfile>,
     /// Why it could not be run.
     pub skipped: Option<String>,
@@ -28,19 +27,19 @@ pub struct RealOutcome {
     pub beside: Vec<Beside>,
 }
 
-/// A real program beside an interferer.
+/// A real program with an interferer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The interferer.
     pub interferer: Interferer,
-    /// Live; `None`: not run.
+    /// The live runs. `None` if not run.
     pub live: Option<Live>,
-    /// Modelled; `None`: not run.
+    /// The modelled runs. `None` if not run.
     pub modelled: Option<Modelled>,
 }
 
 impl Beside {
-    /// Not yet run.
+    /// An entry without runs.
     pub fn new(interferer: Interferer) -> Beside {
         Beside { interferer, live: None, modelled: None }
     }
@@ -52,7 +51,7 @@ impl RealOutcome {
         RealOutcome { program, profile: None, skipped: Some(why), fitted: None, beside: Vec::new() }
     }
 
-    /// Fits the program to what it did alone, and models all its co-runs.
+    /// Fits a workload to the program's profile, and models all its co-runs.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -77,7 +76,7 @@ impl RealOutcome {
         Ok(())
     }
 
-    /// Its co-runs as cells, for the tables that all cells are in: the subject has the program's name and no activity.
+    /// Its co-runs as cells, for the tables of all cells: the subject has the program's name, and nothing else.
     pub fn cells(&self) -> Vec<CellOutcome> {
         let subject = || Subject {
             sync: self.program.name.clone(),

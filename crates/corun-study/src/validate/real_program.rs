@@ -1,28 +1,28 @@
-//! A real program, as the study file has it: its input, and its command.
+//! A real program of the study file: its input, and its command.
 
 use crate::validate::cell::Interferer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Stands for the study's folder in `argv` and `prepare`.
+/// The placeholder for the study's folder in `argv` and `prepare`.
 const FOLDER: &str = "{dir}";
 
-/// A real program, as the study file has it.
+/// A real program of the study file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RealProgram {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Program and arguments; `{dir}` is a folder for its input.
     pub argv: Vec<String>,
-    /// What makes its input, in a shell; `{dir}` is the same folder.
+    /// A shell script that makes its input; `{dir}` is the same folder.
     #[serde(default)]
     pub prepare: Option<String>,
 }
 
 impl RealProgram {
-    /// The name of its cell beside an interferer.
+    /// The name of its cell with an interferer.
     pub fn beside(&self, interferer: &Interferer) -> String {
         format!("{} + {}", self.name, interferer.name())
     }

@@ -1,5 +1,5 @@
-//! A dated run of a study as files: `README.md`, `summary.md`, `cells.csv`, `machine.json`, `result.json`,
-//! `scatter.svg`. The folder says where it was made without naming a host or a path.
+//! A dated record of a study as files: `README.md`, `summary.md`, `cells.csv`, `machine.json`, `result.json`, `scatter.svg`. It
+//! describes the machine without the name of a host or a path.
 
 use crate::validate::cell_outcome::{CellOutcome, CATEGORIES};
 use crate::validate::figure;
@@ -9,7 +9,7 @@ use corun_report::json;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The files of a record, by name. `command` is what makes them again.
+/// The files of a record, by name. `command` is the command that makes the record again.
 pub fn files(outcome: &Outcome, command: &str) -> Vec<(&'static str, String)> {
     let title = format!("Slowdowns, modelled against live: {} ({})", outcome.study, outcome.part);
     vec![
@@ -67,7 +67,7 @@ fn summary(outcome: &Outcome) -> String {
     out + "## Cells\n\n" + &text::cells(&cells.iter().collect::<Vec<_>>()).markdown()
 }
 
-/// One line per cell; what is unknown is empty.
+/// One line per cell. Unknown values are empty.
 fn csv(cells: &[CellOutcome]) -> String {
     let mut out = String::from(
         "cell,half,sync,wait,grain_ns,pattern,demand,interferer_threads,\
@@ -113,7 +113,7 @@ fn csv(cells: &[CellOutcome]) -> String {
     out
 }
 
-/// A field of a line (RFC 4180): people name their programs as they like.
+/// A field of a line (RFC 4180), since names of programs may contain anything.
 fn field(text: &str) -> Cow<'_, str> {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_a_stranger_is_refused() {
+    fn a_written_result_is_read_back_and_other_text_is_refused() {
         let o = outcome();
         assert_eq!(parse(&json(&o)).unwrap(), o);
         assert!(parse(&json(&o).replace(SCHEMA, "corun.other/1")).unwrap_err().contains("corun.other/1"));

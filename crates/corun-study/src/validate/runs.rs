@@ -1,5 +1,5 @@
-//! The study as it is run: its cells live, then the one number that is fitted, then the cells and the real programs on the modelled
-//! machine. An earlier result can stand for the live runs.
+//! A run of the study: its cells live, then the one fitted number, then the cells and the real programs on the modelled machine. An
+//! earlier result can replace the live runs.
 
 use crate::study::{Earlier, Files, Listener, Place, Study, StudyError, StudyFile};
 use crate::this_machine::this_machine;
@@ -18,7 +18,7 @@ use corun_model::Linux;
 use corun_report::describe;
 use corun_sim::machine_file::MachineModel;
 
-/// Which part of a study is run.
+/// The part of a study that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
     /// All of it.
@@ -30,18 +30,18 @@ pub enum Part {
     Real,
 }
 
-/// What a user wants of the study.
+/// The user's options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which part.
+    /// The part.
     pub part: Part,
     /// Every program once and two repetitions.
     pub quick: bool,
-    /// Only the cells whose name has every one of these words.
+    /// Only the cells whose name contains every one of these words.
     pub cells: Option<String>,
-    /// Other than the study's number of repetitions.
+    /// The number of repetitions, if not that of the study.
     pub repetitions: Option<u32>,
-    /// An earlier result, whose live runs are taken.
+    /// An earlier result that replaces the live runs.
     pub live: Option<Earlier>,
     /// Run live only, model nothing.
     pub live_only: bool,
@@ -49,7 +49,7 @@ pub struct Options {
     pub fit_only: bool,
 }
 
-/// A study with what is wanted of it.
+/// A study with the user's options.
 pub struct Validation {
     study: ValidateStudy,
     options: Options,
@@ -62,10 +62,10 @@ impl Validation {
     /// Opens a study. Nothing runs.
     ///
     /// # Errors
-    /// The file or the earlier result is wrong, or has not what is wanted.
+    /// The file or the earlier result has an error, or lacks what the user asked for.
     pub fn open(file: &StudyFile<'_>, options: Options) -> Result<Validation, StudyError> {
         let mut study = ValidateStudy::parse(file.name, file.text)?;
-        // Words and halves are of the grid.
+        // Words and halves exist only in the grid.
         if options.part == Part::Grid || options.quick || options.fit_only || options.cells.is_some() {
             study.real.clear();
         }
@@ -90,7 +90,7 @@ impl Validation {
         format!("{whole}{filter}{}", if *fit_only { ", fit half" } else { "" })
     }
 
-    /// What was run live, now or then.
+    /// The live results, from now or from an earlier run.
     fn live(&self, place: &Place, at: &At<'_>, heard: Heard<'_>) -> Result<LiveResults, StudyError> {
         let Some(recorded) = &self.recorded else {
             return run_live(&self.study, &self.cells, place, at, heard);
@@ -98,14 +98,14 @@ impl Validation {
         let of = |cell: &Cell| recorded.cells.iter().find(|c| c.cell == *cell).and_then(|c| c.live.clone());
         Ok(LiveResults {
             lives: self.cells.iter().map(of).collect(),
-            // What is not to be looked at now is not looked at in a record either.
+            // Real programs that the study leaves out are left out of an earlier result too.
             real: if self.study.real.is_empty() { Vec::new() } else { recorded.real.clone() },
             note: recorded.machine.clone(),
             date: recorded.date.clone(),
         })
     }
 
-    /// Tries the values of the number that is fitted, on the cells of the fit half that were run live.
+    /// Tries the values of the fitted number, on those cells of the fit half that ran live.
     fn fit(
         &self,
         lives: &[Option<Live>],
@@ -199,7 +199,7 @@ impl Study for Validation {
     }
 }
 
-/// Who hears of every run.
+/// Called after every run.
 type Heard<'a> = &'a (dyn Fn(Option<&str>) + Sync);
 
 /// The machine and its model.
@@ -208,7 +208,7 @@ struct At<'a> {
     model: &'a MachineModel,
 }
 
-/// What was measured, now or in an earlier run.
+/// The live results, from now or from an earlier run.
 struct LiveResults {
     lives: Vec<Option<Live>>,
     real: Vec<RealOutcome>,
@@ -266,7 +266,7 @@ fn run_live(
     let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None).map_err(failed)?;
     let kernel = root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let setting = Setting {
-        // A kernel from before EEVDF, or with a name of its own, is modelled as the usual one.
+        // A kernel before EEVDF, or with its own name, is modelled as the usual one.
         kernel: Linux::of(&kernel)
             .filter(|l| *l >= Linux::FIRST_EEVDF)
             .map(|_| kernel.clone())
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_earlier_result_is_refused_with_its_place() {
+    fn text_that_is_not_an_earlier_result_is_refused_with_its_path() {
         let live = Some(Earlier { place: "result.json".into(), text: "{}".into() });
         let refused = open(Options { live, ..Options::default() }).err().unwrap().to_string();
         assert!(refused.starts_with("cannot use result.json: "), "{refused}");

@@ -1,17 +1,16 @@
-//! Fitting a workload to what a real program did alone.
+//! Fits a workload to the solo run of a real program.
 //!
-//! Method. Of the solo run are known: how long it took, how many of its threads worked (each had at least a twentieth
-//! of its CPU time), what they were on a CPU, how often and how long they blocked, and on what. A family of workloads is
-//! made that all have these threads, this CPU time and about as many blockings: every way to depend on each other, even
-//! and uneven work, and three grains. Each is run alone on the modelled machine, and the one whose length, share of
-//! blocking and number of blockings come nearest is taken. No co-run has a part in it.
+//! Method. The solo run has a length, and a number of threads that worked (each had at least a twentieth of the CPU time). Their time
+//! on CPUs is known, and how often, how long and on what they blocked. A family of workloads has these threads, this CPU time and about
+//! as many blockings: every way to depend on each other, even and uneven work, and three grains. Each runs solo on the modelled
+//! machine. The one that is nearest in length, share of blocking and number of blockings is taken. No co-run is used.
 //!
-//! Threads that do little but often (they read and write for the workers, say) are modelled beside them in the same
-//! session, by the bursts that they came in. They take next to no time, but a session whose threads wake up often gets
-//! more than its share from some kernels: see `corun_sim`'s EEVDF.
+//! Threads that do little but often (they may read and write for the workers) are modelled with them in the same session, with their
+//! bursts. They take very little time. But some kernels give a session more than its share if its threads wake up often: see
+//! `corun_sim`'s EEVDF.
 //!
-//! Limits: all workers are alike, and so are all helpers; nobody waits for a helper; memory is not modelled, and a
-//! program of several phases becomes one that is the same all along.
+//! Limits: all workers are alike, and so are all helpers. No thread waits for a helper. Memory is not modelled. A program of several
+//! phases becomes one phase.
 
 use crate::validate::cell::{self, Interferer, Setting};
 use crate::validate::file::ValidateStudy;
@@ -23,34 +22,35 @@ use corun_sim::machine_file::MachineModel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Threads with less than this share of the program's CPU time are its helpers, which are modelled together. Its other threads are
-/// the main ones, which are modelled one by one: more than the workers ([`corun_model::worker`]), since a short stage is one as well.
+/// Threads with less than this share of the program's CPU time are its helpers, and are modelled together. The others are the main
+/// threads, and are modelled one by one. They include short stages, so there are more of them than of the workers in
+/// [`corun_model::worker`].
 const MAIN: f64 = 0.05;
-/// Any other thread that blocks at least so often, in times per second of the run, is a helper.
+/// A thread below that share is a helper if it blocks at least this often, in times per second of the run.
 const HELPS_HZ: f64 = 10.0;
-/// The shortest grain that is tried.
+/// The shortest grain that is tried, in nanoseconds.
 const SHORTEST_NS: u64 = 20_000;
 /// Modelled runs of each candidate.
 const PHASES: u64 = 3;
-/// How much a factor e in the number of blockings weighs, beside one in length and a whole in the share of blocking.
+/// The weight of a factor e in the number of blockings, against a factor e in length and a difference of 1 in the share of blocking.
 const BLOCKINGS_WEIGH: f64 = 0.1;
 
-/// What a program did alone.
+/// The profile of a program's solo run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoloProfile {
     /// Length of the run, in nanoseconds.
     pub wall_ns: u64,
     /// Threads that worked.
     pub threads: u32,
-    /// Their time on a CPU.
+    /// Their time on a CPU, in nanoseconds.
     pub on_cpu_ns: u64,
-    /// Their time blocked.
+    /// Their time blocked, in nanoseconds.
     pub block_ns: u64,
-    /// The part of it that was not waiting for each other: devices, sleep, files.
+    /// The part of `block_ns` in which they did not wait for each other: devices, sleep, files.
     pub apart_ns: u64,
-    /// How often they went off the CPU by their own wish.
+    /// How often they left the CPU voluntarily.
     pub yields: u64,
-    /// Who did little, but often.
+    /// Threads that did little, but often.
     #[serde(default)]
     pub helpers: Helpers,
 }
@@ -58,11 +58,11 @@ pub struct SoloProfile {
 /// Threads that did little, but often, in a solo run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Helpers {
-    /// How many.
+    /// How many there were.
     pub threads: u32,
     /// Their time on a CPU, in nanoseconds.
     pub on_cpu_ns: u64,
-    /// How often they went off the CPU by their own wish.
+    /// How often they left the CPU voluntarily.
     pub yields: u64,
 }
 
@@ -71,18 +71,18 @@ pub struct Helpers {
 pub struct Fitted {
     /// A `[[tenant.program.model]]` phase, and a tenant for the helpers if there are any.
     pub phase: String,
-    /// What it does alone on the modelled machine.
+    /// Its solo length on the modelled machine, in nanoseconds.
     pub wall_ns: u64,
-    /// Its share of blocking, alone, of its threads' time.
+    /// Its share of blocking in its threads' time, solo.
     pub block: f64,
-    /// How often its threads block, alone.
+    /// How often its threads block, solo.
     pub yields: u64,
-    /// How far it is from the program (see the method): 0 is alike.
+    /// How far it is from the program (see the method); 0 is equal.
     pub misfit: f64,
 }
 
 impl SoloProfile {
-    /// What the tasks of `tenant` did in the window that is its solo run; `None` when nobody worked.
+    /// Profiles the tasks of `tenant` in the window of its solo run. `None` if no thread worked.
     pub fn of(seen: &Observation, tenant: TenantId, wall_ns: u64) -> Option<SoloProfile> {
         let workers = SoloProfile::main_tasks(seen, tenant);
         let sum = |f: &dyn Fn(&TaskObservation) -> u64| workers.iter().map(|t| f(t)).sum::<u64>();
@@ -106,7 +106,7 @@ impl SoloProfile {
         own().filter(|t| on_cpu(t) > 0 && on_cpu(t) as f64 >= MAIN * all_ns as f64).collect()
     }
 
-    /// Share of blocking in the time of its workers, 0..=1.
+    /// The share of blocking in the time of its workers, 0 to 1.
     pub fn block(&self) -> f64 {
         self.block_ns as f64 / (self.on_cpu_ns + self.block_ns).max(1) as f64
     }
@@ -170,7 +170,7 @@ impl Helpers {
         }
     }
 
-    /// A tenant that does the same, in the session of the program; nothing for none.
+    /// A tenant like the helpers, in the session of the program. Empty without helpers.
     fn tenant(&self, wall_ns: u64) -> String {
         if self.threads == 0 {
             return String::new();
@@ -186,7 +186,7 @@ impl Helpers {
     }
 }
 
-/// The workload nearest to `profile` of program `name`.
+/// Finds the workload nearest to `profile` of program `name`.
 ///
 /// # Errors
 /// [`ModelError`].
@@ -197,7 +197,7 @@ pub fn fit(
     machine: &MachineModel,
     setting: &Setting,
 ) -> Result<Fitted, ModelError> {
-    // Only its solo runs are made; a scenario has an interferer all the same.
+    // Only its solo runs are made, but a scenario needs an interferer.
     let nobody = Interferer { pattern: "persistent".into(), demand: None, threads: 1 };
     let alone = |candidate: String| -> Result<Fitted, ModelError> {
         let phase =

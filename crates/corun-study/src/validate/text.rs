@@ -8,10 +8,10 @@ use crate::validate::real::RealOutcome;
 use crate::validate::verdict::{CategoryError, Summary, REAL};
 use corun_report::table::Table;
 
-/// The targets of the model on the half that it was not fitted on: median and 90th percentile of the error.
+/// The targets of the model on the unseen half: median and 90th percentile of the error.
 pub const TARGETS: (f64, f64) = (0.05, 0.15);
 
-/// What is shown to people at the end of a run: all cells, then the errors overall.
+/// The text at the end of a run: all cells, then the errors over all cells.
 pub fn terminal(outcome: &Outcome, fit_only: bool) -> String {
     let real = real_cells(outcome);
     let shown: Vec<&CellOutcome> = of_interest(&outcome.cells, fit_only).into_iter().chain(&real).collect();
@@ -32,7 +32,7 @@ pub fn real_cells(outcome: &Outcome) -> Vec<CellOutcome> {
     outcome.real.iter().flat_map(RealOutcome::cells).collect()
 }
 
-/// The real programs alone: what was measured, and the workload that imitates them. `None` without any.
+/// The solo runs of the real programs: the profile, and the workload that imitates them. `None` without any.
 pub fn real_programs(all: &[RealOutcome]) -> Option<Table> {
     let mut table = Table::new(&[
         "real program",
@@ -149,7 +149,7 @@ pub fn summaries(summaries: &[&Summary]) -> Table {
     table
 }
 
-/// What the columns mean, whether the targets were met, and what did not count.
+/// The meaning of the columns, whether the targets were met, and the runs that did not count.
 pub fn verdict(outcome: &Outcome, fit_only: bool) -> String {
     let mut out = String::from(
         "error: modelled slowdown over live one, less 1. Categories: error in points of task time (below: median, p90).\n\

@@ -1,11 +1,11 @@
-//! How far the model is off: per cell, and over the halves of the matrix.
+//! The errors of the model: per cell, and over the halves of the matrix.
 //!
 //! | figure | formula |
 //! | --- | --- |
 //! | error of a slowdown | modelled median / live median - 1 |
 //! | error of a category | modelled share - live share, in points of task time |
 //! | quantile | nearest rank of the absolute errors |
-//! | repeatability | one live repetition against the median of the cell's others: what no model can beat on average |
+//! | repeatability | one live repetition against the median of the cell's others: no model can do better on average |
 
 use crate::statistics::{median, quantile};
 use crate::validate::cell::Half;
@@ -19,7 +19,7 @@ impl CellOutcome {
         Some(self.modelled.as_ref()?.slowdown / self.live.as_ref()?.slowdown()? - 1.0)
     }
 
-    /// Error of each category, in points of task time (1 is one percent of it).
+    /// Error of each category, in points of task time: 1 is one percent of it.
     pub fn ledger_errors(&self) -> Option<[f64; 4]> {
         let (modelled, live) = (self.modelled.as_ref()?.ledger.all(), self.live.as_ref()?.ledger()?.all());
         Some(std::array::from_fn(|i| (modelled[i] - live[i]) * 100.0))
@@ -38,7 +38,7 @@ impl CellOutcome {
 /// Errors over some cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Which cells.
+    /// The name of the set of cells.
     pub cells: String,
     /// How many of them have both a live and a modelled slowdown.
     pub n: usize,
@@ -48,7 +48,7 @@ pub struct Summary {
     pub p90: Option<f64>,
     /// Their largest.
     pub worst: Option<f64>,
-    /// Median of the signed errors: above 0, the model is too slow.
+    /// Median of the signed errors. Above 0 the model's slowdown is too large.
     pub bias: Option<f64>,
     /// Median absolute error of each category, in points of task time.
     pub ledger_median: Vec<CategoryError>,
@@ -63,13 +63,13 @@ pub struct Summary {
 /// The error of one category.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CategoryError {
-    /// Which.
+    /// The category.
     pub category: String,
-    /// In points of task time.
+    /// The error, in points of task time.
     pub points: f64,
 }
 
-/// Summaries of the grid's fit half, of its unseen half, of both, and of the real programs; of those that there are.
+/// Summaries of the grid's fit half, of its unseen half, of both, and of the real programs. Empty sets are left out.
 pub fn summaries(cells: &[CellOutcome], real: &[RealOutcome]) -> Vec<Summary> {
     let half = |h: Half| cells.iter().filter(move |c| c.cell.half == h).collect::<Vec<_>>();
     let real: Vec<CellOutcome> = real.iter().flat_map(RealOutcome::cells).collect();
@@ -85,7 +85,7 @@ pub fn summaries(cells: &[CellOutcome], real: &[RealOutcome]) -> Vec<Summary> {
     all
 }
 
-/// The summary of the real programs, all of them unseen.
+/// The name of the set of real programs, which are all unseen.
 pub const REAL: &str = "real programs";
 
 /// The errors over some cells.
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn repeatability_holds_each_repetition_against_the_others() {
         let s = summary("x", &[&cell(&[1.0, 1.0, 2.0], 1.0, Half::Fit)]);
-        // 1 against the median of 1 and 2, twice, and 2 against 1.
+        // 1 against the median of 1 and 2, twice, and 2 against the median of 1 and 1.
         assert!((s.repeatability.unwrap() - 1.0 / 3.0).abs() < 1e-9 && s.repeatability_p90 == Some(1.0));
         assert_eq!(summary("x", &[&cell(&[1.0], 1.0, Half::Fit)]).repeatability, None);
     }

@@ -1,17 +1,17 @@
-//! What a record of verdicts says: how many false alarms of how many, how many misses of how many, and what chance allows.
+//! The facts of a record of verdicts: the numbers of false alarms and misses, and their confidence bounds.
 
 use crate::quoted::{percent, Facts};
 use crate::verify::outcome::VerifyOutcome;
 
-/// Those of the text of a `result.json`.
+/// Reads the facts from the text of a `result.json`.
 ///
 /// # Errors
-/// It is no such result.
+/// The text is not such a result.
 pub fn read(text: &str) -> serde_json::Result<Facts> {
     serde_json::from_str(text).map(|o| facts(&o))
 }
 
-/// Everything that a document may quote.
+/// All facts that a document may quote.
 fn facts(o: &VerifyOutcome) -> Facts {
     let (alarms, misses) = (o.false_alarms(|_| true), o.misses(|_| true));
     let by_clock = o.alarms_against_the_clock();

@@ -1,4 +1,4 @@
-//! A study of verdicts as written (`corun.verify-study/1`). Bad input is one sentence that names file, line and remedy.
+//! A study of verdicts as written (`corun.verify-study/1`). A bad file is refused in one sentence with file, line and remedy.
 
 use crate::programs::Interferer;
 use crate::study_file::{read, BadStudy};
@@ -17,32 +17,32 @@ pub const VERIFY: &str = include_str!("../../../../studies/verify.toml");
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct VerifyStudy {
     schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// Its purpose, in a sentence.
     pub about: String,
-    /// Runs of every program beside every co-runner, and as many alone.
+    /// Runs of every program with every co-runner, and as many solo runs.
     pub repetitions: u32,
-    /// Share of a run's time that others may cost it.
+    /// The share of a run's time that others may cost it, 0 to 1.
     pub max_disturbance: f64,
-    /// A disturbance that must be found.
+    /// A disturbance that must be found, as a share of the run's time.
     pub noticeable: f64,
     /// How long a co-runner runs before the program, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
-    /// How much longer at most, in nanoseconds.
+    /// The most that is added to `lead`, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// The programs.
     #[serde(rename = "program")]
     pub programs: Vec<Interferer>,
-    /// Who runs beside them.
+    /// The co-runners.
     #[serde(rename = "co-runner")]
     pub corunners: Vec<Interferer>,
 }
 
 impl VerifyStudy {
-    /// Reads a study's text; `file` is only named in errors.
+    /// Reads a study's text. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
@@ -68,7 +68,7 @@ impl VerifyStudy {
         if let Some((_, key, what)) = bad.into_iter().find(|(bad, ..)| *bad) {
             return Err(at(line_of(text, key), what));
         }
-        // A name that is there twice is at fault the second time.
+        // For a name that occurs twice, the error names the second one.
         let line = |name: &str| {
             let names = |l: &str| l.trim_start().starts_with("name") && l.contains(&format!("\"{name}\""));
             text.lines().enumerate().filter(|(_, l)| names(l)).last().map_or(1, |(at, _)| at + 1)

@@ -1,12 +1,12 @@
-//! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): are short runs judged rightly?
+//! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): are the verdicts on short runs right?
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`] | the method, and the runs |
-//! | [`outcome`] | what came of it: false alarms and misses |
+//! | [`outcome`] | the result: false alarms and misses |
 //! | [`text`] | tables and record |
-//! | [`facts`] | what documents may quote of it |
+//! | [`facts`] | the facts that documents may quote |
 
 pub mod facts;
 pub mod file;
@@ -29,7 +29,7 @@ struct Verify {
 /// Opens a study of this kind.
 ///
 /// # Errors
-/// The file is wrong, or has not what is wanted.
+/// The file has an error, or lacks what the user asked for.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
     let mut study = VerifyStudy::parse(file.name, file.text)?;
     only_of(&mut study.programs, |p| &p.name, &wanted.programs, "program")?;

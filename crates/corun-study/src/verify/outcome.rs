@@ -1,4 +1,4 @@
-//! What came of a study of verdicts: its runs, false alarms and misses.
+//! The result of a study of verdicts: its runs, false alarms and misses.
 
 use crate::circumstances::{first_difference, RecordHead};
 use corun_model::proportion::wilson;
@@ -12,54 +12,54 @@ pub const SCHEMA: &str = "corun.verify-study-result/1";
 pub struct Judged {
     /// The program.
     pub program: String,
-    /// Who ran beside it; `None`: nobody.
+    /// The co-runner. `None` for a solo run.
     pub beside: Option<String>,
-    /// How long it took, in nanoseconds.
+    /// The length of the run, in nanoseconds.
     pub wall_ns: u64,
-    /// What the verdict says would not have been needed, 0..1.
+    /// The share of the time that the run would not have needed alone, from the verdict, 0 to 1.
     pub disturbance: f64,
-    /// To what a run of this length can be judged, 0..1.
+    /// The smallest disturbance that a run of this length can show, 0 to 1.
     pub resolution: f64,
-    /// Whether it was called disturbed.
+    /// Whether the verdict was `disturbed`.
     pub alarm: bool,
-    /// Whether the verdict was that nobody can tell.
+    /// Whether the verdict was that it cannot tell.
     #[serde(default)]
     pub unclear: bool,
-    /// How long co-runners had CPUs while it ran, summed over CPUs.
+    /// CPU time of co-runners while it ran, summed over CPUs, in nanoseconds.
     pub corunners_ns: u64,
-    /// How long corun itself kept the run's tasks waiting.
+    /// How long corun itself kept the run's tasks waiting, in nanoseconds.
     pub watcher_ns: Option<u64>,
-    /// Who is blamed most.
+    /// The main culprit.
     pub culprit: Option<String>,
 }
 
 impl Judged {
-    /// Whether it ran alone on an idle machine: others had no more CPU time than this share of its length.
+    /// Whether it ran alone on an idle machine: the CPU time of others was at most this share of its length.
     pub fn is_idle(&self, share: f64) -> bool {
         self.beside.is_none() && self.corunners_ns as f64 <= share * self.wall_ns as f64
     }
 }
 
-/// What came of a study.
+/// The result of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyOutcome {
-    /// Where and when, with [`SCHEMA`].
+    /// Place and time of the runs, with [`SCHEMA`].
     #[serde(flatten)]
     pub head: RecordHead,
     /// How fair shares are grouped.
     pub shares: String,
-    /// What was allowed.
+    /// The disturbance that was allowed.
     pub max_disturbance: f64,
-    /// What must be found.
+    /// The disturbance that must be found.
     pub noticeable: f64,
     /// All runs, in their order.
     pub runs: Vec<Judged>,
-    /// What could not be run, with the reason.
+    /// Programs that could not be run, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
 impl VerifyOutcome {
-    /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
+    /// Why the runs of this result cannot be added to `earlier`. `self` has no runs yet.
     pub fn differs_from(&self, earlier: &VerifyOutcome) -> Option<String> {
         let facts = |o: &VerifyOutcome| {
             o.head.facts().into_iter().chain([
@@ -73,17 +73,17 @@ impl VerifyOutcome {
     }
 }
 
-/// How many of how many, with the upper end of Wilson's 95 % interval of the share.
+/// A count out of a number, with the upper end of Wilson's 95 % interval of the share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// How many.
+    /// The count.
     pub count: usize,
-    /// Of how many.
+    /// The number.
     pub of: usize,
 }
 
 impl Rate {
-    /// The share is at most this, with 95 % confidence (both sides together); 1 of none.
+    /// The upper bound of the share, with 95 % confidence (two-sided); 1 if the number is 0.
     pub fn at_most(self) -> f64 {
         if self.of == 0 {
             return 1.0;
@@ -92,17 +92,17 @@ impl Rate {
     }
 }
 
-/// A program's runs alone: their median and 95th percentile, in nanoseconds.
+/// A program's solo runs: their median and 95th percentile, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
     /// The median.
     pub median_ns: u64,
-    /// The 95th percentile: slow, but alone.
+    /// The 95th percentile: a slow run, but solo.
     pub slow_ns: u64,
 }
 
 impl VerifyOutcome {
-    /// A program's runs alone; `None` without any.
+    /// A program's solo runs. `None` without any.
     pub fn alone(&self, program: &str) -> Option<Alone> {
         let of_program = |r: &&Judged| r.is_idle(self.max_disturbance) && r.program == program;
         let mut walls_ns: Vec<u64> = self.runs.iter().filter(of_program).map(|r| r.wall_ns).collect();
@@ -113,24 +113,24 @@ impl VerifyOutcome {
         Some(Alone { median_ns: *at(50)?, slow_ns: *at(95)? })
     }
 
-    /// Share of a run's time that it would not have needed if it had been as fast as a slow run alone: 0 or less where it
-    /// was. `None`: the program never ran alone.
+    /// The share of a run's time that it would not have needed at the speed of a slow solo run. 0 or less if it was at least as fast.
+    /// `None` if the program has no solo run.
     pub fn truth(&self, run: &Judged) -> Option<f64> {
         Some(1.0 - self.alone(&run.program)?.slow_ns as f64 / run.wall_ns as f64)
     }
 
-    /// Whether a run was disturbed so much that it must be found.
+    /// Whether a run was disturbed so much that the verdict must find it.
     pub fn is_noticeable(&self, run: &Judged) -> bool {
         self.truth(run).is_some_and(|truth| truth >= self.noticeable)
     }
 
-    /// False alarms among the runs alone that are `wanted`.
+    /// False alarms among the solo runs that are `wanted`.
     pub fn false_alarms(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
         self.rate(|r| r.is_idle(self.max_disturbance) && wanted(r), |r| r.alarm)
     }
 
-    /// Alarms in runs alone that were not slow by the clock, whatever others did meanwhile: the ledger has no say in which
-    /// runs these are.
+    /// Alarms in solo runs that were not slow according to the wall clock, whatever others did meanwhile. The ledger does not decide
+    /// which runs these are.
     pub fn alarms_against_the_clock(&self) -> Rate {
         self.rate(|r| r.beside.is_none() && !self.is_noticeable(r), |r| r.alarm)
     }
@@ -140,13 +140,13 @@ impl VerifyOutcome {
         self.rate(|r| r.beside.is_some() && self.is_noticeable(r) && wanted(r), |r| !r.alarm && !r.unclear)
     }
 
-    /// Verdicts that say nothing: of all runs alone, and of the noticeably disturbed co-runs.
+    /// Verdicts that it cannot tell: among all solo runs, and among the noticeably disturbed co-runs.
     pub fn unclear(&self) -> [Rate; 2] {
         let disturbed = |r: &Judged| r.beside.is_some() && self.is_noticeable(r);
         [self.rate(|r| r.beside.is_none(), |r| r.unclear), self.rate(disturbed, |r| r.unclear)]
     }
 
-    /// How many of the runs that are `among` are `wrong`.
+    /// The rate of `wrong` runs among those that are `among`.
     fn rate(&self, among: impl Fn(&Judged) -> bool, wrong: impl Fn(&Judged) -> bool) -> Rate {
         let runs: Vec<&Judged> = self.runs.iter().filter(|r| among(r)).collect();
         Rate { count: runs.iter().filter(|r| wrong(r)).count(), of: runs.len() }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_he_cannot_tell_misses_nothing_and_alarms_nobody_but_is_counted() {
+    fn a_verdict_that_cannot_tell_is_no_miss_and_no_alarm_but_is_counted() {
         let unclear = |beside, ns| Judged { unclear: true, ..run(beside, ns, false) };
         let o = outcome(vec![run(None, 100, false), unclear(None, 101), unclear(Some("c"), 150)]);
         assert_eq!((o.misses(|_| true).count, o.false_alarms(|_| true).count), (0, 0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_clock_a_slow_run_alone_says_nothing_of_alarms_even_if_the_machine_was_not_idle() {
+    fn a_slow_solo_run_says_nothing_of_alarms_against_the_clock_even_on_a_busy_machine() {
         let mut busy = run(None, 101, true);
         busy.corunners_ns = busy.wall_ns;
         let o = outcome(vec![run(None, 100, false), run(None, 102, false), busy]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_many_is_not_a_certain_nothing() {
+    fn zero_of_many_is_not_certainly_zero() {
         let at_most = Rate { count: 0, of: 200 }.at_most();
         assert!((at_most - 0.0188).abs() < 1e-3, "{at_most}");
         assert_eq!(Rate { count: 0, of: 0 }.at_most(), 1.0);

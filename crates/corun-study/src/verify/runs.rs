@@ -1,20 +1,19 @@
-//! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): how often does `corun verify` call a run on an
-//! idle machine disturbed, or a disturbed one clean?
+//! The runs of the study of verdicts (`corun.verify-study/1`): how often `corun verify` calls a run on an idle machine disturbed, or a
+//! disturbed run clean.
 //!
-//! Method. Short programs run under [`corun_session::Verify`], as under `corun verify`, alternately alone and beside a co-runner, so that whatever drifts,
-//! drifts for both. What is true is told by the wall clock alone, of which the verdict makes no use: with `slow_ns`, the
-//! 95th percentile of the program's runs alone, a co-run of `wall_ns` was **noticeably** disturbed when
-//! `1 - slow_ns / wall_ns` reaches the study's `noticeable`. A co-run below that is neither a hit nor a miss. A **miss**
-//! is a noticeable one called clean. A **false alarm** is a run alone called disturbed, whatever its length was; how many
-//! of them were slow by the same measure is told beside. A verdict that says that it cannot tell is neither; how many there
-//! were is told as well.
+//! Method. Short programs run under [`corun_session::Verify`], as under `corun verify`, alternately solo and with a co-runner, so that
+//! drift affects both. Only the wall clock decides the truth, and the verdict does not use it. Let `slow_ns` be the 95th percentile of
+//! the program's solo runs. A co-run of `wall_ns` was **noticeably** disturbed if `1 - slow_ns / wall_ns` reaches the study's
+//! `noticeable`. A co-run below that is neither a hit nor a miss. A **miss** is a noticeable one called clean. A **false alarm** is a
+//! solo run called disturbed, whatever its length was; the result also says how many of them were slow. A verdict that it cannot tell
+//! is neither. The result counts these too.
 //!
-//! A run alone was on an **idle** machine if others had CPUs for no more of its length than it allows, all CPUs together:
-//! they cannot have disturbed it by more, and a verdict never says that they did. So there is no false alarm by construction
-//! there; on other runs alone, which are told apart, an alarm may be right, and how many there were is what to look at.
+//! A solo run was on an **idle** machine if the CPU time of others, over all CPUs, was at most the allowed share of its length. Then
+//! they cannot have disturbed it by more, and a verdict never says that they did. So there is no false alarm by construction. On other
+//! solo runs, which are counted apart, an alarm may be right. Their number of alarms is the one to look at.
 //!
-//! Limits: how long others had CPUs is read off the same ledger as the verdict. A co-runner that only slows memory down
-//! would be a miss, as it should be.
+//! Limits: the CPU time of others comes from the same ledger as the verdict. A co-runner that only slows memory down would be a miss,
+//! as it should be.
 
 use super::file::VerifyStudy;
 use super::outcome::{Judged, VerifyOutcome};
@@ -25,7 +24,7 @@ use corun_predict::verdict::Ruling;
 use corun_session::{Stop, Verify, VerifyOptions};
 use std::time::Duration;
 
-/// Everything that the runs of a study share.
+/// The state that all runs of a study share.
 pub struct VerifyRuns<'a> {
     study: &'a VerifyStudy,
     setup: &'a ProgramSetup,
@@ -33,7 +32,7 @@ pub struct VerifyRuns<'a> {
 }
 
 impl<'a> VerifyRuns<'a> {
-    /// Runs until `stop` is asked.
+    /// Prepares runs. `stop` ends them early.
     pub fn new(study: &'a VerifyStudy, setup: &'a ProgramSetup, stop: &'a Stop) -> VerifyRuns<'a> {
         VerifyRuns { study, setup, stop }
     }
@@ -43,7 +42,7 @@ impl<'a> VerifyRuns<'a> {
         2 * u64::from(study.repetitions) * (study.programs.len() * study.corunners.len()) as u64
     }
 
-    /// Makes all runs, in addition to those that are there; `done` is called after each.
+    /// Makes all runs, in addition to existing ones. Calls `done` after each.
     ///
     /// # Errors
     /// [`StudyError::Interrupted`].
@@ -65,7 +64,7 @@ impl<'a> VerifyRuns<'a> {
             for program in &programs {
                 for (n, corunner) in corunners.iter().enumerate() {
                     for beside in [None, Some(*corunner)] {
-                        // Every phase of a co-runner equally often, also where there are few repetitions.
+                        // Every phase of a co-runner occurs equally often, even with few repetitions.
                         let step = u64::from(repetition) * corunners.len() as u64 + n as u64;
                         let run = self.once(program, beside, step);
                         if self.stop.is_asked() {
@@ -87,7 +86,7 @@ impl<'a> VerifyRuns<'a> {
         let _running = match beside {
             Some(corunner) => {
                 let running = self.setup.start(&corunner.recipe).map_err(|e| e.to_string())?;
-                // The golden ratio's fraction falls evenly into the spread, however many steps there are.
+                // Multiples of the golden ratio spread evenly, for any number of steps.
                 let more = (step as f64 * 0.618_033_988_75).fract();
                 std::thread::sleep(Duration::from_nanos(
                     self.study.lead + (self.study.spread as f64 * more) as u64,

@@ -21,7 +21,7 @@ fn of(values: Vec<f64>, at: usize) -> String {
     quantile(values, at).map_or("-".into(), percent)
 }
 
-/// The names of `what` in the order of the runs.
+/// The names from `what`, in the order of the runs.
 fn names<'a>(o: &'a VerifyOutcome, what: impl Fn(&'a Judged) -> Option<&'a str>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     o.runs.iter().filter_map(what).filter(|n| seen.insert(*n)).collect()
@@ -152,7 +152,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
     out
 }
 
-/// The files of a record; `command` is what makes them again.
+/// The files of a record. `command` is the command that makes the record again.
 pub fn files(o: &VerifyOutcome, command: &str) -> Vec<(&'static str, String)> {
     let made = o.head.date.as_ref().map_or(String::new(), |d| format!(" {d}"));
     let readme = format!(
