@@ -1,5 +1,5 @@
-//! Compiles the in-kernel decisions with the system's C compiler, as ordinary functions that Rust can call, and tells crates that
-//! depend on this one where the header is (`DEP_CORUN_DECISIONS_INCLUDE`).
+//! Compiles the in-kernel decisions with the system's C compiler, as ordinary functions that Rust can call. Dependent crates get the
+//! folder of the header in `DEP_CORUN_DECISIONS_INCLUDE`.
 
 use std::path::PathBuf;
 

@@ -1,14 +1,14 @@
 //! The in-kernel decisions, called from Rust: safe wrappers around `include/decisions.h`, compiled by cc.
 //!
-//! The header says what each of them answers. The modelled machine asks these very functions, so what is simulated is
-//! what the sched_ext scheduler does. All of them are pure: numbers in, a number out.
+//! The header documents each function. The modelled machine calls the same functions, so it simulates exactly what the sched_ext
+//! scheduler does. All of them are pure: numbers in, a number out.
 
-/// The shortest slice that anybody may ask for; a shorter one becomes this.
+/// The shortest slice. A shorter one is raised to this.
 pub const LEAST_SLICE_NS: u64 = 100_000;
 /// The longest slice.
 pub const MOST_SLICE_NS: u64 = 100_000_000;
 
-/// The share of a task that is alone in a tenant of weight 100.
+/// The share of a task that is the only one of a tenant with weight 100.
 pub const DEFAULT_SHARE: u64 = 100 * 1024;
 
 mod c {
@@ -27,20 +27,20 @@ mod c {
     }
 }
 
-/// How long a task may run now: between its own bounds by 32 random bits, or `fallback_ns` where it has none.
+/// The slice of a task: a value between its own bounds, chosen by 32 random bits. `fallback_ns` if it has no bounds.
 pub fn slice_ns(bounds_ns: Option<(u64, u64)>, fallback_ns: u64, random: u32) -> u64 {
     let (least, most) = bounds_ns.unwrap_or((0, 0));
     // SAFETY: a pure function of numbers.
     unsafe { c::corun_slice_ns(least, most, fallback_ns, random) }
 }
 
-/// When a waking task that wants a busy CPU gets it; `armed_ns` is when the CPU's timer is due already.
+/// When a waking task that wants a busy CPU gets it. `armed_ns` is the time of the CPU's timer, if it is set.
 pub fn preempt_due_ns(now_ns: u64, delay_ns: u64, armed_ns: Option<u64>) -> u64 {
     // SAFETY: a pure function of numbers.
     unsafe { c::corun_preempt_due_ns(now_ns, delay_ns, armed_ns.unwrap_or(0)) }
 }
 
-/// Whether a task may be dispatched; its tenant is parked until `parked_until_ns`.
+/// Whether a task may be dispatched. Its tenant is parked until `parked_until_ns`.
 pub fn may_run(now_ns: u64, parked_until_ns: Option<u64>, exempt: bool) -> bool {
     // SAFETY: a pure function of numbers.
     unsafe { c::corun_may_run(now_ns, parked_until_ns.unwrap_or(0), u32::from(exempt)) != 0 }

@@ -1,6 +1,6 @@
-//! The in-kernel decisions: golden vectors, a reference in Rust, and the same header compiled by clang.
+//! The in-kernel decisions compared in three forms: golden vectors, a reference in Rust, and the same header compiled by clang.
 //!
-//! cc's build is the one that the modelled machine calls; clang's is what goes into the kernel. All three must agree on
+//! The modelled machine calls cc's build, and the kernel gets clang's. All must agree on every input.
 //! every input.
 
 use corun_decisions::*;
@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn golden_vectors() {
-    // A slice: fixed, the ends and the middle of a range, the default, and bounds that are put right.
+    // A slice: fixed, the ends and the middle of a range, the default, and wrong bounds that are corrected.
     assert_eq!(slice_ns(Some((3 * MS, 3 * MS)), 4 * MS, 12345), 3 * MS);
     assert_eq!(slice_ns(Some((10 * MS, 30 * MS)), 4 * MS, 0), 10 * MS);
     assert_eq!(slice_ns(Some((10 * MS, 30 * MS)), 4 * MS, u32::MAX), 30 * MS);
@@ -21,7 +21,7 @@ fn golden_vectors() {
     assert_eq!(slice_ns(None, 5, 7), LEAST_SLICE_NS);
     assert_eq!(slice_ns(Some((1, u64::MAX)), 4 * MS, u32::MAX), MOST_SLICE_NS);
     assert_eq!(slice_ns(Some((30 * MS, 10 * MS)), 4 * MS, 9), 30 * MS);
-    // Preemption: at once, later, and not later than the timer that runs already.
+    // Preemption: at once, later, and no later than a timer that is already set.
     assert_eq!(preempt_due_ns(1_000, 0, None), 1_000);
     assert_eq!(preempt_due_ns(1_000, 2 * MS, None), 1_000 + 2 * MS);
     assert_eq!(preempt_due_ns(1_000, 2 * MS, Some(5_000)), 5_000);
@@ -32,14 +32,14 @@ fn golden_vectors() {
     assert!(!may_run(1_000, Some(1_001), false));
     assert!(may_run(1_000, Some(1_000), false), "the lease has run out");
     assert!(may_run(1_000, Some(u64::MAX / 2), true), "exempt");
-    // Shares: alone, two alike, a heavier task, a heavier tenant, and nothing that divides by zero.
+    // Shares: one task, two equal tasks, a heavier task, a heavier tenant, and no division by zero.
     assert_eq!(share(100, 100, 100), DEFAULT_SHARE);
     assert_eq!(share(100, 100, 200), DEFAULT_SHARE / 2);
     assert_eq!(share(100, 300, 400), DEFAULT_SHARE * 3 / 4);
     assert_eq!(share(10_000, 100, 100), 100 * DEFAULT_SHARE);
     assert_eq!(share(0, 0, 0), 1024);
     assert_eq!(share(1, 1, u64::MAX), 1);
-    // Virtual time: as the clock at the default share, half as fast at twice that, bounded credit.
+    // Virtual time: like the clock at the default share, half as fast at twice that, bounded credit.
     assert_eq!(vtime_ran(7, 5 * MS, DEFAULT_SHARE), 7 + 5 * MS);
     assert_eq!(vtime_of(5 * MS, 2 * DEFAULT_SHARE), 5 * MS / 2);
     assert_eq!(vtime_of(u64::MAX, 1), (1 << 43) * DEFAULT_SHARE);
@@ -52,7 +52,7 @@ fn golden_vectors() {
     assert!(wants_cpu(0, 4 * MS, 3 * MS, DEFAULT_SHARE) && !wants_cpu(0, 2 * MS, 3 * MS, DEFAULT_SHARE));
 }
 
-/// The same again, written in Rust from the header's comments and in 128 bits.
+/// The same functions, written in Rust from the header's comments, in 128 bits.
 mod reference {
     pub fn before(a: u64, b: u64) -> bool {
         (a.wrapping_sub(b) as i64) < 0
@@ -104,7 +104,7 @@ mod reference {
     }
 }
 
-/// All answers to one input, in the order in which the C driver prints them.
+/// All results for one input, in the order of the C driver.
 fn rust(i: [u64; 4]) -> [u64; 9] {
     let [a, b, c, d] = i;
     [
@@ -136,7 +136,7 @@ fn by_cc(i: [u64; 4]) -> [u64; 9] {
     ]
 }
 
-/// Numbers of all sizes, with the ones at which something changes.
+/// Numbers of all sizes, including those at which a result changes.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -187,7 +187,7 @@ proptest! {
         weights in proptest::collection::vec(prop_oneof![Just(1u64), 10u64..1_000, Just(10_000)], 2..6),
         tasks in proptest::collection::vec(1u64..4, 6),
     ) {
-        // One CPU, everybody always runnable: whoever is behind runs for one slice.
+        // One CPU, all tasks always runnable: the one with the least virtual time runs for one slice.
         let mut queue: Vec<(usize, u64, u64)> = Vec::new();
         for (tenant, &weight) in weights.iter().enumerate() {
             let load = tasks[tenant] * 100;
@@ -205,7 +205,7 @@ proptest! {
         let (all, weight): (u64, u64) = (got.iter().sum(), weights.iter().sum());
         for (tenant, &w) in weights.iter().enumerate() {
             let part = all as f64 * w as f64 / weight as f64;
-            // Up to some slices of rounding per task; the lightest get less than one slice in all.
+            // Rounding costs a few slices per task. The lightest tasks get less than one slice in all.
             let off = (got[tenant] as f64 - part).abs();
             prop_assert!(off <= part * 0.02 + 8.0 * tasks[tenant] as f64 * slice as f64, "{tenant}: {} of {part}", got[tenant]);
         }
@@ -258,7 +258,7 @@ fn clang_and_the_reference_agree_on_a_hundred_thousand_random_inputs() {
         .status()
         .unwrap();
     assert!(built.success());
-    // A small generator: this needs many numbers of all sizes, not good ones.
+    // A simple generator is enough: this needs many numbers of all sizes, not good ones.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut draw = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! A value of a JSON file that knows its place in it, so that whatever is wrong with it can be said.
+//! A value of a JSON file that knows its place, so that errors can name it.
 
 use crate::unread::Problem;
 use serde_json::Value;
@@ -16,14 +16,14 @@ impl<'a> Field<'a> {
         Field { value, key: String::new() }
     }
 
-    /// A part of it, if it is there and is not null.
+    /// A member, if it exists and is not null.
     pub fn find(&self, name: &str) -> Option<Field<'a>> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         let dot = if self.key.is_empty() { "" } else { "." };
         Some(Field { value, key: format!("{}{dot}{name}", self.key) })
     }
 
-    /// A part of it that has to be there.
+    /// A member that must exist.
     pub fn get(&self, name: &str) -> Result<Field<'a>, Problem> {
         let dot = if self.key.is_empty() { "" } else { "." };
         let key = format!("{}{dot}{name}", self.key);
@@ -41,7 +41,7 @@ impl<'a> Field<'a> {
         self.value.as_str().ok_or_else(|| self.is_not("a text"))
     }
 
-    /// A number that is not less than zero.
+    /// A number of at least 0.
     pub fn amount(&self) -> Result<f64, Problem> {
         let amount = self.value.as_f64().filter(|x| x.is_finite() && *x >= 0.0);
         amount.ok_or_else(|| self.is_not("a number of at least 0"))
@@ -51,7 +51,7 @@ impl<'a> Field<'a> {
         self.list()?.iter().map(Field::amount).collect()
     }
 
-    /// As it stands in the file.
+    /// Its JSON text.
     pub fn json(&self) -> String {
         self.value.to_string()
     }
@@ -60,7 +60,7 @@ impl<'a> Field<'a> {
         Problem::Value { key: self.key.clone(), wanted }
     }
 
-    /// That a version stands here which is not known.
+    /// The error that this version is unknown.
     pub fn is_unknown_version(&self, known: &'static str) -> Problem {
         Problem::Version { key: self.key.clone(), found: self.value.to_string(), known }
     }

@@ -1,4 +1,4 @@
-//! Reads what benchmark tools and test runners write, and writes what continuous integration reads.
+//! Reads results of benchmark tools and test runners, and writes reports for continuous integration.
 //!
 //! ```text
 //! hyperfine, criterion, … ──▶ tools ──▶ Results ─┐                       ┌─▶ JUnit
@@ -6,16 +6,16 @@
 //! a runner's JUnit file ────▶ annotate ─▶ Case ──┘                       └─▶ GitHub: summary, annotations
 //! ```
 //!
-//! Tools seldom say when an iteration ran. So a [`Span`] says between which two instants it can have begun, and a judge who
-//! needs to know it better says so. This crate judges nothing: it opens no file, reads no clock and knows no ledger.
+//! Tools seldom say when an iteration ran. So a [`Span`] has the bounds of its start. A judge that needs a better time has to say so.
+//! This crate judges nothing: it opens no file, reads no clock, and knows no ledger.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`when`] | times that tools write, and where in a run their iterations and tests can have been |
-//! | [`lives`] | the same of iterations that are processes, from when those lived |
+//! | [`when`] | times that tools write, and the possible times of iterations and tests |
+//! | [`lives`] | the times of iterations that are processes, from the lives of those |
 //! | [`tools`] | results of benchmark tools: runs and iterations |
-//! | [`mod@annotate`] | JUnit files of others: test cases read as a stream, properties put in, nothing else changed |
-//! | [`output`] | an [`Outcome`], written for who reads it |
+//! | [`mod@annotate`] | JUnit files of test runners: reads test cases as a stream, and adds properties |
+//! | [`output`] | an [`Outcome`] in the formats of its readers |
 
 pub mod annotate;
 mod field;

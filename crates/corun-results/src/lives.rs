@@ -1,31 +1,31 @@
-//! Iterations that are processes: where in a run each can have been, by when processes lived.
+//! Iterations that are processes: narrows the possible time of each, using the lives of processes.
 //!
-//! A tool that starts a process for each iteration reads its clock before it makes the process and after it has heard of its end.
-//! So the process lived within the iteration, and for nearly as long. Iterations follow each other, and so do their processes.
-//! Of all ways to find a process for each iteration, the first and the last are taken for each: it was one of those
-//! or one between them. Warm-ups and other processes of about the same length leave several ways, and so wider bounds.
+//! A tool that starts a process for each iteration reads its clock before it makes the process and after it has noticed its end. So the
+//! process lived within the iteration, and for nearly as long. Iterations follow each other, and so do their processes. Among all
+//! assignments of processes to iterations, each iteration has a first and a last possible process. It was one of these or one between
+//! them. Warm-ups and other processes of similar length allow several assignments, and so wider bounds.
 //!
-//! Where there is no such way, these were other processes, and nothing is narrowed.
+//! If there is no assignment, these were other processes, and nothing is narrowed.
 
 use crate::when::Span;
 
-/// How long a process lived, in nanoseconds since 1970.
+/// The life of a process, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
-    /// When it was made.
+    /// When it began.
     pub begin_ns: i64,
     /// When it ended.
     pub end_ns: i64,
 }
 
-/// The clock that files are on is compared with that of processes once: they may drift apart by so much in a run.
+/// The clock of files is compared with that of processes once. During a run the clocks may drift apart by this.
 const DRIFT_NS: i64 = 1_000_000;
-/// What an iteration may take beyond its process: to make it, and for the tool to get a CPU again after its end.
+/// How much longer than its process an iteration may take: to make it, and for the tool to get a CPU after its end.
 const AROUND_NS: i64 = 5_000_000;
-/// The same as a share of the iteration: where CPUs are contended the tool waits for one, too.
+/// The same as a share of the iteration, since on contended CPUs the tool has to wait for one too.
 const AROUND: f64 = 0.2;
 
-/// Whether an iteration can have been this process.
+/// Whether this process may belong to the iteration.
 fn fits(life: &Life, span: &Span) -> bool {
     let lived_ns = life.end_ns - life.begin_ns;
     let around_ns = AROUND_NS + (span.length_ns as f64 * AROUND) as i64;
@@ -35,7 +35,7 @@ fn fits(life: &Life, span: &Span) -> bool {
         && life.begin_ns <= span.latest_ns + around_ns + DRIFT_NS
 }
 
-/// Narrows where iterations can have been. Both are in the order of time.
+/// Narrows the possible times of iterations. Both lists are in order of time.
 pub(crate) fn narrow(spans: &mut [Span], lives: &[Life]) {
     let Some(first) = forward(spans, lives) else { return };
     let Some(last) = backward(spans, lives) else { return };
@@ -48,7 +48,7 @@ pub(crate) fn narrow(spans: &mut [Span], lives: &[Life]) {
     }
 }
 
-/// The first process that each can have been, if those in front of it were the first that they can have been.
+/// The first possible process of each iteration, if those before it have their first possible ones.
 fn forward(spans: &[Span], lives: &[Life]) -> Option<Vec<Life>> {
     let (mut at, mut free_ns) = (0, i64::MIN);
     let next = |span: &Span| {
@@ -59,7 +59,7 @@ fn forward(spans: &[Span], lives: &[Life]) -> Option<Vec<Life>> {
     spans.iter().map(next).collect()
 }
 
-/// The last process that each can have been, likewise.
+/// The last possible process of each iteration, in the same way.
 fn backward(spans: &[Span], lives: &[Life]) -> Option<Vec<Life>> {
     let (mut until, mut free_ns) = (lives.len(), i64::MAX);
     let next = |span: &Span| {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_iteration_was_when_its_process_was() {
-        // Shells that only start something, a warm-up that took longer, two iterations, one of which took twice as long.
+        // Short shells, a longer warm-up, and two iterations, one of which took twice as long.
         let processes = [(1, 3), (5, 6), (10, 130), (140, 189), (200, 300)];
         assert_eq!(narrowed(&[50, 101], &processes), [(139, 140), (199, 200)]);
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_iteration_was_no_process_nothing_is_narrowed() {
+    fn if_an_iteration_was_no_process_nothing_is_narrowed() {
         assert_eq!(narrowed(&[50, 50], &[(10, 60)]), [(0, 1_000); 2], "too few");
         assert_eq!(narrowed(&[500], &[(10, 60)]), [(0, 1_000)], "another length");
         assert_eq!(narrowed(&[50, 50], &[(10, 60), (30, 80)]), [(0, 1_000); 2], "at a time");

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// Limit: a text in a file, in MiB. What a test printed is in memory while it is read.
+/// The longest text in a file, in MiB. The output of a test is in memory while it is read.
 pub(crate) const MOST_TEXT_MIB: usize = 32;
 
-/// A file that is not what it should be.
+/// A file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {problem}", Line(.line))]
 pub struct Unread {
     /// The file, as the user named it.
     pub file: String,
-    /// Its line, where one is at fault.
+    /// The line of the error, if there is one.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
@@ -25,46 +25,46 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The system could not read or write it.
     #[error("{0}")]
     Io(String),
-    /// Not the format that it seems to be.
+    /// It is not the format that it seems to be.
     #[error("this is damaged: {0}")]
     Damaged(String),
-    /// None of the formats that are known.
+    /// It is not a known format.
     #[error(
         "corun does not know this format; it reads results of hyperfine, criterion, pyperf, Google Benchmark, \
          pytest-benchmark, go test and JMH"
     )]
     Unknown,
-    /// A version of a format that is not known.
+    /// An unknown version of a format.
     #[error("`{key}` is {found}, but corun reads {known}; write the results in that version")]
     Version {
-        /// Where the version stands.
+        /// The key of the version.
         key: String,
-        /// What stands there.
+        /// The version in the file.
         found: String,
-        /// What is known.
+        /// The known version.
         known: &'static str,
     },
-    /// A value that is not there or is of another sort.
+    /// A value that is missing or of the wrong type.
     #[error("`{key}` is not {wanted}")]
     Value {
         /// Its place.
         key: String,
-        /// What it should be.
+        /// The type that it should have.
         wanted: &'static str,
     },
-    /// A file in which nothing was measured.
+    /// A file without results.
     #[error("it holds no result")]
     Empty,
-    /// XML, but not of a test runner.
+    /// XML that is not from a test runner.
     #[error("this is no JUnit file: its root is `{0}`, not `testsuites` or `testsuite`")]
     NotJUnit(String),
-    /// A text longer than is kept in memory.
+    /// A text that is too long to keep in memory.
     #[error(
         "a text that begins here is longer than {MOST_TEXT_MIB} MiB; have the test runner keep what tests print in a file of its own"
     )]
@@ -74,7 +74,7 @@ pub enum Problem {
         "none of its test cases has a time, so nobody can tell when they ran; ask the test runner for times"
     )]
     NoTimes,
-    /// Times that are not those of the run.
+    /// Times outside the run.
     #[error(
         "its tests ran at {0}, outside the run that corun watched: this is the file of another run, or its clock was another"
     )]
@@ -82,12 +82,12 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The same with its file.
+    /// Adds the file.
     pub fn of(self, file: &str) -> Unread {
         Unread { file: file.to_owned(), line: None, problem: self }
     }
 
-    /// The same with its file and line.
+    /// Adds the file and the line.
     pub fn at(self, file: &str, line: u64) -> Unread {
         Unread { file: file.to_owned(), line: Some(line), problem: self }
     }

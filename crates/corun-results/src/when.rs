@@ -1,18 +1,18 @@
-//! Times that tools write, and where in a run their iterations and tests can have been.
+//! Times that tools write, and the possible times of their iterations and tests in a run.
 //!
-//! Few tools say when an iteration began. Many say how long each took, in the order in which they ran. Then none can have
-//! begun before those in front of it were through, nor so late that those behind it would not have fitted in before the end
-//! ([`Sequence`]). What a tool does in between (a compiler, warm-ups) makes these bounds wide, but never wrong.
+//! Few tools say when an iteration began. Many write the length of each, in order. Then an iteration cannot have begun before the
+//! earlier ones had ended. Nor can it have begun so late that the later ones would not fit before the end ([`Sequence`]). Other work of
+//! a tool, such as compiling and warm-ups, makes these bounds wide, but never wrong.
 
 use crate::unread::Problem;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Clocks that tools read differ by so much from that of the run: they are rounded, and set forward and back.
+/// The largest difference between the clocks of tools and that of the run: times are rounded, and clocks get set.
 pub(crate) const TOLERANCE_NS: i64 = 20_000_000;
-/// Times that are written with few digits do not sum exactly: such a share of them may be too much.
+/// Times with few digits do not sum exactly: their sum may be too large by this share.
 const ROUNDED: f64 = 0.002;
 
-/// The run within which everything that a tool reports took place.
+/// The run that contains everything a tool reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its beginning, in nanoseconds since 1970.
@@ -23,19 +23,19 @@ pub struct Run {
     pub ahead_s: i64,
 }
 
-/// A time that a tool wrote.
+/// A time in a tool's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// In nanoseconds since 1970, as if it were UTC where it does not name its zone.
+    /// In nanoseconds since 1970. Without a zone it is read as UTC.
     ns: i64,
     /// Whether it names its zone.
     is_zoned: bool,
-    /// What its last digit stands for: the time is as late as that, or later by less than this.
+    /// The value of its last digit: the true time is at most this much later.
     step_ns: i64,
 }
 
 impl Stamp {
-    /// Reads ISO 8601, such as `2026-01-02T03:04:05.678+01:00`; `None`: it is something else.
+    /// Reads ISO 8601, such as `2026-01-02T03:04:05.678+01:00`. `None` for other text.
     pub fn parse(text: &str) -> Option<Stamp> {
         let text = text.trim();
         if !text.is_ascii() || text.len() < 19 {
@@ -75,22 +75,22 @@ impl Stamp {
         Some(Stamp { ns: ns - ahead_s * SECOND_NS, is_zoned, step_ns })
     }
 
-    /// How long it was after another, at most; `None`: it was before.
+    /// The longest time since another stamp, in nanoseconds. `None` if it was before that.
     pub(crate) fn since(&self, before: &Stamp) -> Option<i64> {
         let ns = self.ns.checked_sub(before.ns)?.checked_add(self.step_ns)?;
         (ns >= 0).then_some(ns)
     }
 
-    /// When it can have been, in nanoseconds since 1970, where nothing is known of the run: a time without a zone is local, `ahead_s`
-    /// seconds ahead of UTC, or UTC.
+    /// The possible times in nanoseconds since 1970, if the run is unknown. A time without a zone may be UTC or local, `ahead_s`
+    /// seconds ahead of UTC.
     pub(crate) fn anywhere(&self, ahead_s: i64) -> std::ops::Range<i64> {
         let ahead_ns = if self.is_zoned { 0 } else { ahead_s * SECOND_NS };
         let local_ns = self.ns - ahead_ns;
         local_ns.min(self.ns)..local_ns.max(self.ns) + self.step_ns
     }
 
-    /// When it was, at the earliest and at the latest, in nanoseconds since 1970; `None`: not in this run. A time without a
-    /// zone is local, or UTC if only that is in the run.
+    /// Its earliest and latest possible time, in nanoseconds since 1970. `None` if not in this run. A time without a zone is local, or
+    /// UTC if only that lies in the run.
     pub fn within(&self, run: &Run) -> Option<(i64, i64)> {
         let zones = if self.is_zoned { vec![0] } else { vec![run.ahead_s, 0] };
         zones.into_iter().find_map(|ahead_s| {
@@ -113,7 +113,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Whether it names a zone, and by how many seconds that is ahead of UTC; `None`: it is none.
+/// Whether the text names a zone, and the zone's seconds ahead of UTC. `None` if it is not a zone.
 fn zone(text: &str) -> Option<(bool, i64)> {
     let sign = match text.as_bytes().first() {
         None => return Some((false, 0)),
@@ -131,51 +131,51 @@ fn zone(text: &str) -> Option<(bool, i64)> {
     }
 }
 
-/// A length of time that was written in seconds, in nanoseconds.
+/// Converts seconds to nanoseconds.
 pub(crate) fn seconds_ns(seconds: f64) -> Option<i64> {
-    // The longest that anything here is computed with: 30 years.
+    // The longest time in any computation here: 30 years.
     const MOST_S: f64 = 1e9;
     (0.0..MOST_S).contains(&seconds).then_some((seconds * 1e9) as i64)
 }
 
-/// Where in a run something can have been.
+/// When something can have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it can have begun at the earliest, in nanoseconds since 1970.
+    /// The earliest possible start, in nanoseconds since 1970.
     pub earliest_ns: i64,
-    /// When it can have begun at the latest.
+    /// The latest possible start, in nanoseconds since 1970.
     pub latest_ns: i64,
-    /// How long it took.
+    /// Its length, in nanoseconds.
     pub length_ns: i64,
-    /// How that is known.
+    /// The source of these bounds.
     pub by: By,
 }
 
-/// How it is known when something began.
+/// How the time of something is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The tool says so.
+    /// The tool wrote it.
     Stamp,
-    /// It follows from how long everything before and after it took.
+    /// It follows from the lengths of everything before and after it.
     Order,
 }
 
-/// Why nobody can tell when something was.
+/// Why the time of something is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotPlaced {
-    /// The tool does not tell how long it took.
+    /// The tool does not give its length.
     NoTime,
-    /// It was not in the run that was watched.
+    /// It was not in the watched run.
     OtherRun,
-    /// Several ran at a time, and the tool does not tell when each began.
+    /// Several ran at a time, and the tool does not say when each began.
     AtATime,
-    /// The tool says of one of them that it took longer than there was time.
+    /// According to the tool, one of them took longer than the available time.
     TooLong,
-    /// It is known when it was, but several ran at a time, and what was taken is known only of all of them together.
+    /// Its time is known, but several ran at a time, and only their total loss is known.
     Beside,
 }
 
-/// Things that followed each other, of which only the lengths are known.
+/// Consecutive things of known length.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence {
     from_ns: i64,
@@ -185,8 +185,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Things that took `total_ns` together, all between these two instants, and `longest_ns` the longest of them. They cannot have
-    /// followed each other if that is longer than the time between.
+    /// Things that took `total_ns` together between these two instants, with `longest_ns` the longest of them. Fails if they cannot
+    /// have run one after another in that time.
     pub fn new(from_ns: i64, until_ns: i64, total_ns: i64, longest_ns: i64) -> Result<Sequence, NotPlaced> {
         let fits = |ns: i64| ns <= until_ns - from_ns + TOLERANCE_NS + (ns as f64 * ROUNDED) as i64;
         if !fits(longest_ns) {
@@ -198,7 +198,7 @@ impl Sequence {
         Ok(Sequence { from_ns, until_ns, before_ns: 0, total_ns })
     }
 
-    /// The next of them.
+    /// The span of the next one.
     pub fn next(&mut self, length_ns: i64) -> Span {
         let earliest_ns = self.from_ns + self.before_ns;
         let latest_ns = self.until_ns - (self.total_ns - self.before_ns);
@@ -207,13 +207,13 @@ impl Sequence {
     }
 }
 
-/// Something that has its own stamp.
+/// The span of something with its own stamp.
 pub(crate) fn stamped(stamp: &Stamp, length_ns: i64, run: &Run) -> Result<Span, NotPlaced> {
     let (earliest_ns, latest_ns) = stamp.within(run).ok_or(NotPlaced::OtherRun)?;
     Ok(Span { earliest_ns, latest_ns, length_ns, by: By::Stamp })
 }
 
-/// What to say of times that are all outside of the run.
+/// The error for times that are all outside the run.
 pub(crate) fn other_clock(stamp: &str) -> Problem {
     Problem::OtherClock(format!("`{stamp}`"))
 }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_followed_each_other_is_found_as_well_as_the_gaps_allow() {
+    fn a_sequence_is_placed_as_well_as_the_gaps_allow() {
         let mut sequence = Sequence::new(100, 160, 50, 30).unwrap();
         let spans = [20, 30].map(|length_ns| sequence.next(length_ns));
         assert_eq!(spans.map(|s| (s.earliest_ns, s.latest_ns)), [(100, 110), (120, 130)]);

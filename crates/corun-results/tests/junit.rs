@@ -1,4 +1,4 @@
-//! Properties get into other people's JUnit files, and nothing else of them changes.
+//! Properties are added to other people's JUnit files, and nothing else in them changes.
 
 use corun_results::when::By;
 use corun_results::{annotate, Case, NotPlaced, Problem, Run, Unread};
@@ -16,7 +16,7 @@ fn kept(name: &str) -> String {
 
 const FILES: [&str; 5] = ["nextest.xml", "pytest.xml", "gtest.xml", "surefire.xml", "go-junit.xml"];
 
-/// Its cases, and what was written with a property in each.
+/// Its cases, and the output with a property in each.
 fn cases(text: &str, run: &Run) -> Result<(Vec<Case>, String), Unread> {
     let (mut cases, mut out) = (Vec::new(), Vec::new());
     annotate(
@@ -34,14 +34,14 @@ fn cases(text: &str, run: &Run) -> Result<(Vec<Case>, String), Unread> {
 
 const OWN: &str = "<property name=\"corun.stolen_s\" value=\"1.5 &lt;&quot;&#xe9;?&gt;\"/>";
 
-/// From when to when it can have begun, in milliseconds of the run, how long it took, and how that is known.
+/// The bounds of its start, in milliseconds of the run, its length, and the source of the bounds.
 type At = Result<(i64, i64, i64, By), NotPlaced>;
 
-/// A case: its name, whether it failed, and where it was.
+/// A case: its name, whether it failed, and when it ran.
 type Row = (&'static str, bool, At);
 
 #[test]
-fn a_case_is_placed_as_exactly_as_its_runner_tells() {
+fn a_case_is_placed_as_exactly_as_its_runner_allows() {
     let stamped = |at, length, step| Ok((at, at + step, length, By::Stamp));
     let ordered = |earliest, latest, length| Ok((earliest, latest, length, By::Order));
     let table: [(&str, &[Row]); 5] = [
@@ -56,7 +56,7 @@ fn a_case_is_placed_as_exactly_as_its_runner_tells() {
         (
             "pytest.xml",
             &[
-                // The suite took 5 s, its cases 4.5 s: half a second is open.
+                // The suite took 5 s and its cases 4.5 s, so half a second is open.
                 ("tests.test_pool.test_connect", false, ordered(1_000, 1_500, 1_000)),
                 ("tests.test_pool.test_wait[a&b]", true, ordered(2_000, 2_500, 3_000)),
                 ("tests.test_pool.test_close", false, ordered(5_000, 5_500, 500)),
@@ -71,7 +71,7 @@ fn a_case_is_placed_as_exactly_as_its_runner_tells() {
         ),
         (
             "surefire.xml",
-            // Without any stamp only the minute of the run and the order are known.
+            // Without timestamps only the minute of the run and the order are known.
             &[
                 ("org.example.PoolTest.connects", false, ordered(0, 9_500, 500)),
                 ("org.example.PoolTest.waits", true, ordered(500, 10_000, 49_500)),
@@ -101,14 +101,14 @@ fn a_case_is_placed_as_exactly_as_its_runner_tells() {
 }
 
 #[test]
-fn without_what_was_put_in_the_file_is_the_same_byte_for_byte() {
+fn without_the_added_properties_the_file_is_the_same_byte_for_byte() {
     for file in FILES {
         let text = kept(file);
         let (found, written) = cases(&text, &RUN).unwrap();
         assert_eq!(written.matches(OWN).count(), found.len(), "{file}: one in each case");
         let own_empty = written.replace(&format!("  <properties>{OWN}</properties>"), "  <properties/>");
         let mut rest = own_empty.replace(&format!("<properties>{OWN}</properties>"), "").replace(OWN, "");
-        // An empty element had to be opened for it, and its blank before the slash stays where it was.
+        // An empty element has to be opened for it. The blank before its slash stays in place.
         for (opened, shut) in [("\"></testcase>", "\"/>"), ("\" ></testcase>", "\" />")] {
             if !text.contains(opened) {
                 rest = rest.replace(opened, shut);
@@ -119,7 +119,7 @@ fn without_what_was_put_in_the_file_is_the_same_byte_for_byte() {
 }
 
 #[test]
-fn nothing_is_put_in_where_there_is_nothing_to_say() {
+fn without_properties_the_file_does_not_change() {
     for file in FILES {
         let text = "\u{feff}".to_owned() + &kept(file);
         let mut out = Vec::new();
@@ -178,7 +178,7 @@ fn tests_that_ran_at_a_time_are_not_placed_by_their_order() {
 }
 
 #[test]
-fn a_test_that_took_longer_than_there_was_time_is_not_said_to_have_run_beside_others() {
+fn a_test_longer_than_the_available_time_does_not_count_as_simultaneous() {
     let stamped =
         "<testsuite timestamp=\"2026-01-02T03:04:06Z\"><testcase name=\"a\" time=\"1,234.5\"/></testsuite>";
     for text in [kept("surefire.xml").replace("time=\"49.5\"", "time=\"1,490.5\""), stamped.to_owned()] {
@@ -188,7 +188,7 @@ fn a_test_that_took_longer_than_there_was_time_is_not_said_to_have_run_beside_ot
 }
 
 #[test]
-fn tests_that_have_their_own_stamps_and_ran_at_a_time_are_known_for_that() {
+fn simultaneous_tests_with_their_own_timestamps_are_recognized() {
     let beside = |text: &str| -> Vec<bool> {
         cases(text, &RUN).unwrap().0.iter().map(|case| case.is_beside).collect()
     };
@@ -205,7 +205,7 @@ fn tests_that_have_their_own_stamps_and_ran_at_a_time_are_known_for_that() {
     assert_eq!(beside(&two("06.000", "11.000")), [false; 2]);
 }
 
-/// A JUnit file of so many cases that is nowhere as a whole.
+/// A JUnit file of this many cases that never exists as a whole.
 struct Long {
     left: u64,
     chunk: Vec<u8>,
@@ -240,7 +240,7 @@ impl Read for Long {
     }
 }
 
-/// Counts what is written to it.
+/// Counts the bytes written to it.
 #[derive(Default)]
 struct Count(u64);
 
@@ -255,7 +255,7 @@ impl std::io::Write for Count {
 }
 
 #[test]
-fn a_file_longer_than_anybody_keeps_goes_through_as_a_stream() {
+fn a_file_larger_than_memory_goes_through_as_a_stream() {
     const CASES: u64 = 20_000;
     let mut out = Count::default();
     let done = annotate(|| Ok(BufReader::new(Long::new(CASES))), &mut out, "long.xml", &RUN, |_| Vec::new())

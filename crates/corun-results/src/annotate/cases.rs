@@ -1,4 +1,4 @@
-//! Test cases of a JUnit file, as they come along in it.
+//! Reads the test cases of a JUnit file as a stream.
 
 use crate::unread::{Problem, MOST_TEXT_MIB};
 use crate::when::{seconds_ns, Stamp};
@@ -6,39 +6,39 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{escape, Reader};
 use std::io::{BufRead, Read};
 
-/// Elements within each other: no test runner writes more.
+/// The deepest nesting of elements. No test runner writes more.
 const MOST_DEEP: usize = 256;
-/// Suites in a file: a few numbers are kept of each.
+/// The most suites in a file, since a few numbers are kept for each.
 const MOST_SUITES: usize = 100_000;
 
-/// What is seen on the way.
+/// An event while a file is read.
 pub(super) enum Seen {
     /// A suite begins.
     Suite { stamp: Option<(String, Stamp)>, time_ns: Option<i64> },
     /// A test case has ended.
     Case(Found),
-    /// The file was made from what go printed.
+    /// The file was made from output of `go test`.
     MadeByGo,
 }
 
-/// A test case and where in the file it stands.
+/// A test case, and its place in the file.
 #[derive(Default)]
 pub(super) struct Found {
     class: String,
     own_name: String,
-    /// When it began: as the file says it, and as it was understood.
+    /// Its timestamp: as text, and as a time.
     pub stamp: Option<(String, Stamp)>,
     pub time_ns: Option<i64>,
     pub has_failed: bool,
-    /// The suite that it is in, counted from 0.
+    /// The number of its suite, from 0.
     pub suite: usize,
-    /// The element's name as it is written.
+    /// The name of the element, as written.
     pub element: String,
-    /// Where its start tag ends.
+    /// The end of its start tag, in bytes.
     pub opened_at: u64,
-    /// Whether the start tag is all there is.
+    /// Whether the start tag is the whole element.
     pub is_empty: bool,
-    /// Where the start tag of its properties ends, its name, and whether that is all there is of them.
+    /// Its element of properties: the end of the start tag, the name, and whether the tag is the whole element.
     pub properties: Option<(u64, String, bool)>,
 }
 
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// Reads a file to its end. What goes wrong is told with its place, in bytes.
+/// Reads a file to its end. Errors come with their place, in bytes.
 pub(super) fn walk<R: BufRead>(
     mut input: R,
     mut tell: impl FnMut(Seen) -> Result<(), Problem>,
@@ -87,10 +87,10 @@ pub(super) fn walk<R: BufRead>(
     }
 }
 
-/// A file from which no more than one text of some length is read at once.
+/// A reader that limits the length of one text.
 struct OneText<R> {
     input: R,
-    /// How much of the text may come yet, in bytes.
+    /// How many bytes of the text may still follow.
     left: usize,
 }
 
@@ -117,7 +117,7 @@ impl<R: BufRead> Read for OneText<R> {
     }
 }
 
-/// The line of a file in which a byte stands.
+/// The line number of a byte in a file.
 pub(super) fn line_of(mut input: impl BufRead, at: u64) -> std::io::Result<u64> {
     let (mut line, mut left) = (1, at);
     loop {
@@ -134,13 +134,13 @@ pub(super) fn line_of(mut input: impl BufRead, at: u64) -> std::io::Result<u64> 
 
 #[derive(Default)]
 struct Walker {
-    /// How many elements are open.
+    /// The number of open elements.
     depth: usize,
     has_root: bool,
-    /// The open suites, by their numbers.
+    /// The numbers of the open suites, with their depths.
     open: Vec<(usize, usize)>,
     suites: usize,
-    /// The test case that is open, and at which depth.
+    /// The open test case, and its depth.
     case: Option<(Found, usize)>,
 }
 
@@ -179,7 +179,7 @@ impl Walker {
         Ok(())
     }
 
-    /// A tag opens; whether it is open already is not counted yet.
+    /// A start tag. `depth` does not count it yet.
     fn begin(
         &mut self,
         tag: &BytesStart,
@@ -223,7 +223,7 @@ impl Walker {
             }
             b"testcase" => {
                 if self.open.is_empty() {
-                    // Cases right below the root are a suite of their own.
+                    // Cases directly below the root form their own suite.
                     self.open.push((self.suites, 0));
                     self.suites += 1;
                     tell(Seen::Suite { stamp: None, time_ns: None })?;
@@ -249,7 +249,7 @@ impl Walker {
         Ok(())
     }
 
-    /// The element at this depth has ended.
+    /// The end of the element at this depth.
     fn end(&mut self, tell: &mut impl FnMut(Seen) -> Result<(), Problem>) -> Result<(), Problem> {
         if let Some((found, _)) = self.case.take_if(|(_, depth)| *depth == self.depth) {
             tell(Seen::Case(found))?;
@@ -259,7 +259,7 @@ impl Walker {
     }
 }
 
-/// What is of interest of a tag.
+/// The relevant attributes of a tag.
 #[derive(Default)]
 struct Attributes {
     class: String,
@@ -274,13 +274,13 @@ impl Attributes {
         for attribute in tag.attributes() {
             let attribute = attribute.map_err(|error| Problem::Damaged(error.to_string()))?;
             let text = String::from_utf8_lossy(&attribute.value).into_owned();
-            // A name with an entity of its own is shown as it is written.
+            // A name with an unknown entity is shown as written.
             let text = escape::unescape(&text).map_or_else(|_| text.clone(), |text| text.into_owned());
             match attribute.key.as_ref() {
                 b"name" => found.name = text,
                 b"classname" => found.class = text,
                 b"timestamp" => found.stamp = Stamp::parse(&text).map(|stamp| (text, stamp)),
-                // surefire writes 1,234.5.
+                // surefire writes 1,234.5 for a time.
                 b"time" => found.time_ns = text.trim().replace(',', "").parse().ok().and_then(seconds_ns),
                 _ => {}
             }

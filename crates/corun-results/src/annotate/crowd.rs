@@ -1,22 +1,22 @@
-//! Which test cases ran while another one did.
+//! Finds test cases that ran at the same time as others.
 //!
-//! A command's ledger is that of all its tests. Where several ran at a time it says what they lost together, and not which of them
-//! lost it. What counts is when a test ran for certain, wherever in its bounds it began; so those that ran one after another
-//! are never taken for tests that ran at a time, however coarse their stamps are.
+//! A command's ledger is that of all its tests. If several ran at a time, it shows what they lost together, but not which of them. This
+//! uses only the time in which a test ran for certain, wherever within its bounds it began. So tests that ran one after another never
+//! count as simultaneous, even with coarse timestamps.
 
 use crate::when::{Span, TOLERANCE_NS};
 
-/// When tests ran.
+/// The times at which tests ran.
 #[derive(Default)]
 pub(super) struct Crowd {
-    /// For certain, by their beginnings. Once all are there, each end is the latest so far.
+    /// Certain times, ordered by start. In the finished list each end is the latest so far.
     ran: Vec<(i64, i64)>,
-    /// Where at least two did, in order and apart from each other.
+    /// Times with at least two tests, in order and disjoint.
     crowded: Vec<(i64, i64)>,
 }
 
 impl Crowd {
-    /// Of tests that were here.
+    /// Made from the spans of the tests.
     pub fn of<'a>(spans: impl Iterator<Item = &'a Span>) -> Crowd {
         let mut ran: Vec<(i64, i64)> = spans.map(certainly).filter(|(a, b)| a < b).collect();
         ran.sort_unstable();
@@ -34,16 +34,16 @@ impl Crowd {
         Crowd { ran, crowded }
     }
 
-    /// Whether another test ran at the same time as this one, which is one of them.
+    /// Whether another test ran at the same time as this one, which is itself in the list.
     pub fn is_around(&self, span: &Span) -> bool {
         let (from, until) = certainly(span);
         if from >= until {
-            // It was somewhere in this; did another run all the while?
+            // It ran somewhere within these bounds. Did another test run all that time?
             let (from, until) = (span.earliest_ns, span.latest_ns.saturating_add(span.length_ns));
             let before = self.ran.partition_point(|ran| ran.0 <= from);
             return self.ran[..before].last().is_some_and(|ran| ran.1 >= until);
         }
-        // Times are rounded, and clocks are set.
+        // Times are rounded, and clocks get set.
         let mut left = TOLERANCE_NS.min((until - from) / 2);
         let first = self.crowded.partition_point(|stretch| stretch.1 <= from);
         for stretch in self.crowded[first..].iter().take_while(|stretch| stretch.0 < until) {
@@ -56,7 +56,7 @@ impl Crowd {
     }
 }
 
-/// From when to when a test ran for certain; nothing where that is not known of any moment.
+/// The time in which a test ran for certain. Empty if no moment is certain.
 fn certainly(span: &Span) -> (i64, i64) {
     (span.latest_ns, span.earliest_ns.saturating_add(span.length_ns))
 }
@@ -68,7 +68,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Of tests that began at this millisecond, or later by so much, and took so long: which had another around them?
+    /// Tests with their earliest begin, the width of its bounds, and their length, in ms. Returns which of them ran with another.
     fn around(tests: &[(i64, i64, i64)]) -> Vec<bool> {
         let span = |&(at, open, length): &(i64, i64, i64)| Span {
             earliest_ns: at * MS,

@@ -1,13 +1,11 @@
-//! JUnit files of test runners: each test case with where in the run it was, and properties put into it.
+//! JUnit files of test runners: finds when each test case ran, and adds properties to it.
 //!
-//! The file is read three times, as a stream: to see whether it is whole and how the times of a suite add up, to see which cases ran
-//! at the same time ([`crowd`]), and to write.
-//! What is written is the file's own bytes with properties between them, so nothing else can change. Nothing is written of a file
-//! that is damaged. What is kept in memory is one text of it at a time and a few numbers for every suite and case.
+//! The file is read as a stream three times: to check it and to sum up the times of suites, to see which cases ran at the same time
+//! ([`crowd`]), and to write. The output consists of the file's own bytes with properties between them, so nothing else can change.
+//! Nothing is written for a damaged file. Memory holds one text at a time, and a few numbers for every suite and case.
 //!
-//! Where a test case was comes, best first, from its own `timestamp`; from the `timestamp` and `time` of its suite and the `time`
-//! of all cases in it; or from the run's beginning and end. The latter two need cases that ran one after another
-//! ([`crate::when::Sequence`]).
+//! The time of a test case comes, best first, from its own `timestamp`; from the `timestamp` and `time` of its suite and the `time` of
+//! all its cases; or from the start and end of the run. The last two need cases that ran one after another ([`crate::when::Sequence`]).
 
 mod cases;
 mod crowd;
@@ -24,38 +22,38 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::ops::Range;
 
-/// A test case of somebody's JUnit file.
+/// A test case of a JUnit file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Its class and name, as the file gives them.
+    /// Its class and name, from the file.
     pub name: String,
-    /// Whether it failed, in the end.
+    /// Whether it failed in its last attempt.
     pub has_failed: bool,
-    /// Where in the run it was.
+    /// When it ran.
     pub span: Result<Span, NotPlaced>,
-    /// Whether another one ran at the same time.
+    /// Whether another test ran at the same time.
     pub is_beside: bool,
 }
 
 /// A property: its name and its value.
 pub type Property = (&'static str, String);
 
-/// What was done.
+/// The numbers of annotated cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotated {
-    /// Test cases.
+    /// Number of test cases.
     pub cases: u64,
-    /// How many of them failed.
+    /// Number of failed ones.
     pub failed: u64,
-    /// Of how many it is known where in the run they were.
+    /// Number of cases whose time in the run is known.
     pub placed: u64,
 }
 
-/// Writes a JUnit file with properties put into its test cases. `open` opens it from its beginning, `file` is what the user
-/// called it, and `tell` is asked about every case.
+/// Writes a JUnit file with properties added to its test cases. `open` opens the file from its start, `file` is its name for errors,
+/// and `tell` returns the properties of a case.
 ///
 /// # Errors
-/// [`Unread`] where it is damaged, no JUnit file, without times, or of another run; then nothing has been written.
+/// [`Unread`] if the file is damaged, not a JUnit file, without times, or of another run. Then nothing has been written.
 pub fn annotate<R: BufRead>(
     mut open: impl FnMut() -> std::io::Result<R>,
     out: &mut dyn Write,
@@ -92,7 +90,7 @@ pub fn annotate<R: BufRead>(
             Seen::Case(found) => found,
             Seen::Suite { .. } | Seen::MadeByGo => return Ok(()),
         };
-        // Somebody may have added a case since.
+        // The file may have grown since the first reading.
         let span = spans.next().copied().unwrap_or(Err(NotPlaced::NoTime));
         let is_beside = span.as_ref().is_ok_and(|span| crowd.is_around(span));
         let case = Case { name: found.name(), has_failed: found.has_failed, span, is_beside };
@@ -106,12 +104,12 @@ pub fn annotate<R: BufRead>(
     Ok(done)
 }
 
-/// From when to when the tests of a JUnit file can have run according to its own times, in nanoseconds since 1970. A time without a
-/// zone can be local, `ahead_s` seconds ahead of UTC, or UTC: the stretch has room for both. `None`: the file has no time of day, or
-/// that of its writing, as those made from what go printed.
+/// The time in which the tests of a JUnit file can have run according to its own times, in nanoseconds since 1970. A time without a
+/// zone may be UTC or local, `ahead_s` seconds ahead of UTC; the result covers both. `None` if the file has no times of day, or only
+/// that of its writing, as files made from output of `go test`.
 ///
 /// # Errors
-/// [`Unread`] where it is damaged or no JUnit file.
+/// [`Unread`] if the file is damaged or not a JUnit file.
 pub fn time_of<R: BufRead>(
     mut open: impl FnMut() -> std::io::Result<R>,
     file: &str,
@@ -129,10 +127,10 @@ pub fn time_of<R: BufRead>(
     }
 }
 
-/// The stretch of time that suites and cases with a stamp cover.
+/// The time that suites and cases with a timestamp cover.
 #[derive(Default)]
 struct Stretch {
-    /// When each suite can have begun, and how long its cases took together.
+    /// The possible start of each suite, and the total time of its cases.
     suites: Vec<(Option<Range<i64>>, i64)>,
     cases: Option<Range<i64>>,
     is_made_by_go: bool,
@@ -173,26 +171,26 @@ fn both(a: &Range<i64>, b: &Range<i64>) -> Range<i64> {
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// What the first reading finds out.
+/// The results of the first reading.
 #[derive(Default)]
 struct FirstPass {
     suites: Vec<Suite>,
     has_cases: bool,
     has_times: bool,
     is_of_this_run: bool,
-    /// A stamp that is not of the run.
+    /// A timestamp outside the run.
     elsewhere: Option<String>,
     is_made_by_go: bool,
 }
 
-/// A suite: its own cases, without those of suites in it.
+/// A suite with its own cases, without those of nested suites.
 #[derive(Default)]
 struct Suite {
     stamp: Option<Stamp>,
     time_ns: Option<i64>,
-    /// How long its cases without a stamp took together; `None`: not all of them say.
+    /// Total time of its cases without a timestamp. `None` if some have no time.
     total_ns: Option<i64>,
-    /// The longest of them.
+    /// The longest of these cases.
     longest_ns: i64,
 }
 
@@ -226,7 +224,7 @@ impl FirstPass {
         }
     }
 
-    /// Whether no case of it can be placed.
+    /// Fails if no case can be placed.
     fn refuse(&self) -> Result<(), Problem> {
         match &self.elsewhere {
             _ if !self.has_cases => Err(Problem::Empty),
@@ -236,7 +234,7 @@ impl FirstPass {
         }
     }
 
-    /// How the cases of each suite followed each other.
+    /// The sequence of cases in each suite.
     fn sequences(&self, run: &Run) -> Vec<Result<Sequence, NotPlaced>> {
         let (mut stamps, mut shared) = (BTreeSet::new(), BTreeSet::new());
         for stamp in self.suites.iter().filter_map(|s| s.stamp) {
@@ -245,17 +243,17 @@ impl FirstPass {
             }
         }
         let between = |suite: &Suite| {
-            // go-junit-report writes when it wrote, gotestsum when everything began: neither is when the suite began.
+            // go-junit-report writes the time of writing, gotestsum that of its start. Neither is the start of the suite.
             let Some(stamp) = suite.stamp.filter(|_| !self.is_made_by_go) else {
                 return Ok((run.begin_ns, run.end_ns));
             };
             let (earliest_ns, latest_ns) = stamp.within(run).ok_or(NotPlaced::OtherRun)?;
-            // Suites that share a stamp did not begin together: it is that of all of them.
+            // Suites with the same timestamp did not begin together: it is that of the whole.
             let own_ns = suite.time_ns.filter(|_| !shared.contains(&stamp));
             let until_ns = own_ns.map_or(run.end_ns, |ns| latest_ns.saturating_add(ns));
             Ok((earliest_ns, until_ns.min(run.end_ns)))
         };
-        // Without stamps, the cases of all suites follow each other in the run.
+        // Without timestamps, the cases of all suites follow each other in the run.
         let all_ns: i64 = self.suites.iter().filter_map(|s| s.total_ns).fold(0, i64::saturating_add);
         let longest_ns = self.suites.iter().map(|s| s.longest_ns).max().unwrap_or(0);
         let mut sequences = Vec::new();
@@ -280,7 +278,7 @@ impl FirstPass {
     }
 }
 
-/// Where a case was; those of a suite come in their order.
+/// Finds when a case ran. The cases of a suite come in order.
 fn place(found: &Found, sequences: &mut [Result<Sequence, NotPlaced>], run: &Run) -> Result<Span, NotPlaced> {
     let length_ns = found.time_ns.ok_or(NotPlaced::NoTime)?;
     if let Some((_, stamp)) = &found.stamp {

@@ -1,11 +1,11 @@
-//! Puts properties between the bytes of a file.
+//! Inserts properties between the bytes of a file.
 
 use super::cases::Found;
 use super::Property;
 use crate::unread::Problem;
 use std::io::{self, BufRead, Read, Write};
 
-/// Copies a file, and puts something in on the way.
+/// Copies a file, and inserts text on the way.
 pub(super) struct Splice<'a, R> {
     input: R,
     out: &'a mut dyn Write,
@@ -17,7 +17,7 @@ impl<'a, R: BufRead> Splice<'a, R> {
         Splice { input, out, at: 0 }
     }
 
-    /// Puts properties into a test case that has been read to its end.
+    /// Inserts properties into a test case that has been read to its end.
     pub fn put(&mut self, case: &Found, properties: &[Property]) -> Result<(), Problem> {
         if properties.is_empty() {
             return Ok(());
@@ -37,7 +37,7 @@ impl<'a, R: BufRead> Splice<'a, R> {
         put.map_err(|error| Problem::Io(error.to_string()))
     }
 
-    /// Copies what is left.
+    /// Copies the rest.
     pub fn finish(mut self) -> io::Result<()> {
         io::copy(&mut self.input, &mut self.out)?;
         self.out.flush()
@@ -48,7 +48,7 @@ impl<'a, R: BufRead> Splice<'a, R> {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Makes `<a/>`, which ends here, `<a>` and puts in what follows.
+    /// Changes `<a/>`, which ends here, to `<a>`, and inserts the text after it.
     fn open(&mut self, at: u64, text: &str) -> io::Result<()> {
         const SHUT: u64 = "/>".len() as u64;
         self.copy_to(at - SHUT)?;
@@ -72,7 +72,7 @@ impl<'a, R: BufRead> Splice<'a, R> {
     }
 }
 
-/// A value as an attribute of XML, in ASCII: whatever the file's encoding, that is in it.
+/// A value as an XML attribute, in ASCII, which every encoding of the file contains.
 pub(crate) fn attribute(value: &str) -> String {
     let mut out = String::new();
     for c in value.chars() {
@@ -82,7 +82,7 @@ pub(crate) fn attribute(value: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             ' '..='~' => out.push(c),
-            // No reference may name these: XML has no way to write them.
+            // XML cannot express these characters, not even by reference.
             '\0'..='\x1f' | '\x7f' | '\u{fffe}' | '\u{ffff}' => out.push('?'),
             c => out.push_str(&format!("&#x{:x};", u32::from(c))),
         }

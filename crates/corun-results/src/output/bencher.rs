@@ -1,5 +1,5 @@
-//! Bencher's metric format: for every benchmark its latency in nanoseconds, cleaned and raw, and how much of it others took, in
-//! per cent.
+//! Bencher's metric format: for every benchmark its latency in nanoseconds, cleaned and raw, and the share that others took, in
+//! percent.
 
 use super::{Outcome, Spread};
 use serde_json::{json, Map, Value};
@@ -10,7 +10,7 @@ pub fn write(outcome: &Outcome) -> String {
     let mut all = Map::new();
     for measured in &outcome.benchmarks {
         let mut measures = Map::new();
-        // Without a clean iteration there is no latency that a threshold should be held against.
+        // Without a clean iteration no latency should be compared with a threshold.
         if let Some(cleaned) = &measured.cleaned {
             measures.insert("latency".into(), ns(cleaned));
         }

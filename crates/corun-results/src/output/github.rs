@@ -1,9 +1,9 @@
-//! What GitHub shows of a step: a summary in Markdown, and annotations by workflow commands.
+//! Output for GitHub: a summary in Markdown, and annotations as workflow commands.
 
 use super::{human_s, Outcome, State, TestVerdict};
 use std::fmt::Write;
 
-/// How loud an annotation is.
+/// The level of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Red: the step fails.
@@ -14,7 +14,7 @@ pub enum Level {
     Notice,
 }
 
-/// Most rows of a table: a summary may have a megabyte.
+/// The most rows of a table, since a summary may have a megabyte.
 const MOST_ROWS: usize = 200;
 
 /// An outcome in Markdown, to be appended to the file that `$GITHUB_STEP_SUMMARY` names.
@@ -62,7 +62,7 @@ fn more(rows: usize) -> String {
     }
 }
 
-/// The lines that make GitHub show annotations, as loud as `level` for what is disturbed. A clean run has none.
+/// The lines that make GitHub show annotations. Disturbed runs have the level `level`; a clean run has none.
 pub fn annotations(outcome: &Outcome, level: Level) -> String {
     let mut out = String::new();
     let mut annotate = |level: Level, title: &str, message: &str| {
@@ -85,17 +85,17 @@ pub fn annotations(outcome: &Outcome, level: Level) -> String {
     out
 }
 
-/// A workflow command is one line.
+/// Escapes text for a workflow command, which is one line.
 fn message_of(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Its properties end with a comma or a colon.
+/// Escapes a property, which ends at a comma or colon.
 fn property(text: &str) -> String {
     message_of(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// A text in a cell of a table, as it is: nothing of it is Markdown or HTML.
+/// Escapes text for a table cell, so that nothing in it is Markdown or HTML.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -113,7 +113,7 @@ fn cell(text: &str) -> String {
     out
 }
 
-/// The same in the letters of code.
+/// The same, as code.
 fn code(text: &str) -> String {
     format!("<code>{}</code>", cell(text))
 }

@@ -1,4 +1,4 @@
-//! JUnit XML: one test case, which fails when the run was disturbed, is skipped when nobody can tell, and is in error when the
+//! JUnit XML with one test case. It fails if the run was disturbed, is skipped if the verdict is unclear, and is in error if the
 //! command itself failed.
 
 use super::{Outcome, State};
@@ -30,7 +30,7 @@ pub fn write(outcome: &Outcome) -> String {
         write!(out, "        <testcase name=\"{name}\" classname=\"corun.verify\" time=\"{seconds:.3}\">");
     if let Some(element) = element {
         let (message, kind) = (attribute(&outcome.sentence), outcome.state.word());
-        // Lines stay lines here: only attributes cannot hold them.
+        // Text keeps its lines; only attributes cannot contain them.
         let text: Vec<String> = outcome.text.lines().map(attribute).collect();
         let _ = write!(
             out,

@@ -1,4 +1,4 @@
-//! An [`Outcome`], written for who reads it: JUnit, Bencher's metric format, GitHub's summaries and annotations.
+//! An [`Outcome`] in the formats of its readers: JUnit, Bencher's metric format, GitHub's summaries and annotations.
 
 pub mod bencher;
 pub mod github;
@@ -6,21 +6,21 @@ pub mod junit;
 
 use serde::Serialize;
 
-/// What is said of a run.
+/// The verdict on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nobody disturbed it.
     Clean,
-    /// Nobody can tell.
+    /// It cannot be told.
     Unclear,
-    /// Somebody did.
+    /// It was disturbed.
     Disturbed,
     /// The command itself failed.
     Failed,
 }
 
 impl State {
-    /// As a word.
+    /// The verdict as a word.
     pub fn word(self) -> &'static str {
         match self {
             State::Clean => "clean",
@@ -31,32 +31,32 @@ impl State {
     }
 }
 
-/// What came of verifying a command.
+/// The result of verifying a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The command.
     pub command: String,
-    /// What is said of it.
+    /// The verdict.
     pub state: State,
-    /// Whether that is a failure: what is unclear may be.
+    /// Whether the verdict is a failure. An unclear one may be.
     pub is_failure: bool,
     /// The verdict in a sentence.
     pub sentence: String,
-    /// All that is said of it, in lines.
+    /// The whole report, in lines.
     pub text: String,
-    /// How long it took.
+    /// Wall time, in nanoseconds.
     pub wall_ns: u64,
-    /// How long it would have taken undisturbed.
+    /// Wall time without the disturbance, in nanoseconds.
     pub undisturbed_ns: u64,
-    /// Share of its wall time that was lost to others, 0..1.
+    /// The share of its wall time that it lost to others, 0 to 1.
     pub disturbance: f64,
     /// The benchmarks that it measured.
     pub benchmarks: Vec<Measured>,
-    /// Its tests that failed.
+    /// Its failed tests.
     pub tests: Vec<Tested>,
 }
 
-/// A benchmark: as it was measured, and by its clean iterations alone, of all tries.
+/// A benchmark over all attempts: as measured, and from clean iterations only.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Its name.
@@ -65,15 +65,15 @@ pub struct Measured {
     pub wanted: usize,
     /// All iterations.
     pub raw: Spread,
-    /// Those that nobody disturbed for certain; `None`: there are none.
+    /// Iterations that were certainly not disturbed. `None` if there are none.
     pub cleaned: Option<Spread>,
-    /// How many were disturbed.
+    /// Number of disturbed iterations.
     pub disturbed: usize,
-    /// Of how many nobody can tell.
+    /// Number of iterations that cannot be judged.
     pub unclear: usize,
-    /// Share of its iterations' time that was lost to others, 0..1; `None`: of none it is known.
+    /// The share of its iterations' time that was lost to others, 0 to 1. `None` if unknown for all of them.
     pub disturbance: Option<f64>,
-    /// Who took most of it.
+    /// The main culprit.
     pub culprit: Option<String>,
 }
 
@@ -84,10 +84,10 @@ impl Measured {
     }
 }
 
-/// Times of a few iterations, in seconds.
+/// Statistics of iterations, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many.
+    /// Number of iterations.
     pub count: usize,
     /// Their mean.
     pub mean_s: f64,
@@ -95,12 +95,12 @@ pub struct Spread {
     pub least_s: f64,
     /// The longest.
     pub most_s: f64,
-    /// Their standard deviation; `None`: there is only one.
+    /// Their standard deviation. `None` for a single one.
     pub deviation_s: Option<f64>,
 }
 
 impl Spread {
-    /// That of some times; `None`: there are none.
+    /// The statistics of these times. `None` for an empty list.
     pub fn of(seconds: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let all: Vec<f64> = seconds.into_iter().collect();
         let count = all.len();
@@ -116,33 +116,33 @@ impl Spread {
     }
 }
 
-/// A test that failed.
+/// A failed test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tested {
     /// Its name.
     pub name: String,
-    /// What may have made it fail.
+    /// The possible cause of the failure.
     pub verdict: TestVerdict,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
 }
 
-/// What may have made a test fail.
+/// The possible cause of a test failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub enum TestVerdict {
-    /// Others held the CPUs.
+    /// Others used the CPUs.
     Starved,
-    /// A CPU budget of its own was used up.
+    /// It had used up its own CPU budget.
     Throttled,
-    /// Neither.
+    /// Neither of these.
     NotStarved,
-    /// Nobody knows.
+    /// The cause is unknown.
     CannotTell,
 }
 
 impl TestVerdict {
-    /// What people, tables and properties call it.
+    /// Its name in tables and properties.
     pub fn name(self) -> &'static str {
         match self {
             TestVerdict::Starved => "starved",
@@ -163,7 +163,7 @@ impl From<TestVerdict> for &'static str {
 pub fn human_s(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
     let (unit_s, unit) = units.into_iter().find(|(unit_s, _)| seconds >= *unit_s).unwrap_or((1e-9, "ns"));
-    // Four digits, of which those before the point are all shown.
+    // Four digits, but always all digits before the point.
     let digits = match seconds / unit_s {
         x if x < 10.0 => 3,
         x if x < 100.0 => 2,

@@ -1,4 +1,4 @@
-//! criterion: `sample.json` and `raw.csv` of a benchmark, or what `cargo criterion --message-format json` prints of many.
+//! criterion: `sample.json` and `raw.csv` of a benchmark, or the output of `cargo criterion --message-format json` for many.
 
 use super::{unit_s, Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;
@@ -14,7 +14,7 @@ fn results(benchmarks: Vec<Benchmark>) -> Results {
     Results { tool: Tool::Criterion, times: Times::OrderOnly, begin: None, benchmarks }
 }
 
-/// A sample: so many operations took so long together.
+/// A sample: the total time of `count` operations.
 fn sample(count: f64, seconds: f64) -> Iteration {
     let each = if count > 0.0 { seconds / count } else { seconds };
     Iteration::measured(each, seconds_ns(seconds))
@@ -33,7 +33,7 @@ pub(super) fn read_sample(root: &Field, file: &str) -> Result<Results, Problem> 
     Ok(results(vec![benchmark(name_in(file), iterations)]))
 }
 
-/// `…/criterion/GROUP/FUNCTION/new/sample.json` is of `GROUP/FUNCTION`.
+/// `…/criterion/GROUP/FUNCTION/new/sample.json` belongs to `GROUP/FUNCTION`.
 fn name_in(file: &str) -> String {
     let parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty()).collect();
     let end = parts.len().saturating_sub(2);

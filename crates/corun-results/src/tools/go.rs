@@ -1,6 +1,6 @@
 //! `go test -bench`: lines such as `BenchmarkFib-8  300  412 ns/op`. With `-json` each line has the time at which it was written.
 //!
-//! A benchmark ran between the line before its own and its own, whatever go wrote there: its name, or another's result.
+//! A benchmark ran between the line before its result and the result. That line may be its name, or the result of another.
 
 use super::{Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;
@@ -20,7 +20,7 @@ fn result(line: &str) -> Option<(&str, Iteration)> {
     Some((name, Iteration::measured(seconds, seconds_ns(seconds * count as f64))))
 }
 
-/// Adds a run to the benchmark of that name: `-count` repeats it.
+/// Adds a run to the benchmark with that name, since `-count` repeats it.
 fn add(benchmarks: &mut Vec<Benchmark>, name: String, run: ToolRun) {
     match benchmarks.iter_mut().find(|b| b.name == name) {
         Some(known) => known.runs.push(run),
@@ -28,10 +28,10 @@ fn add(benchmarks: &mut Vec<Benchmark>, name: String, run: ToolRun) {
     }
 }
 
-/// `None`: no line is a result.
+/// `None` if no line is a result.
 pub(super) fn read_text(text: &str) -> Option<Results> {
     let mut benchmarks = Vec::new();
-    // With -count all benchmarks run, one after another, again and again: then the order of names is not that of lines.
+    // With -count the whole list of benchmarks repeats, so the order of names is not that of lines.
     let mut names: Vec<&str> = Vec::new();
     for (name, iteration) in text.lines().filter_map(result) {
         names.push(name);
@@ -43,10 +43,10 @@ pub(super) fn read_text(text: &str) -> Option<Results> {
     (!benchmarks.is_empty()).then_some(Results { tool: Tool::Go, times, begin: None, benchmarks })
 }
 
-/// What a package wrote last.
+/// The last output of a package.
 #[derive(Default)]
 struct Written {
-    /// The part of a line that has not ended.
+    /// The beginning of a line that has not ended.
     line: String,
     /// When the last whole line ended.
     at: Option<Stamp>,

@@ -1,4 +1,4 @@
-//! Google Benchmark's JSON: repetitions of benchmarks in their order, after a context that says when the program began.
+//! Google Benchmark's JSON: repetitions of benchmarks in order, after a context with the start time of the program.
 
 use super::{unit_s, Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;
@@ -20,7 +20,7 @@ pub(super) fn read(root: &Field) -> Result<Results, Problem> {
     let mut benchmarks: Vec<Benchmark> = Vec::new();
     for entry in root.get("benchmarks")?.list()? {
         let is_aggregate = entry.find("run_type").is_some_and(|kind| kind.text() == Ok("aggregate"));
-        // What ended in an error has no time.
+        // An entry that ended in an error has no time.
         if is_aggregate || entry.find("error_occurred").is_some() {
             continue;
         }
@@ -38,7 +38,7 @@ pub(super) fn read(root: &Field) -> Result<Results, Problem> {
         let last = benchmarks.last_mut().expect("one was pushed");
         last.runs[0].iterations.push(Iteration::measured(seconds, seconds_ns(seconds * count)));
     }
-    // Repetitions of several benchmarks may have been mixed at random, and the file does not say so.
+    // Repetitions of several benchmarks may have been interleaved at random, and the file does not say so.
     let is_repeated = benchmarks.iter().any(|b| b.runs[0].iterations.len() > 1);
     let times = if is_repeated && benchmarks.len() > 1 { Times::PerRunOnly } else { Times::OrderOnly };
     Ok(Results { tool: Tool::GoogleBenchmark, times, begin, benchmarks })

@@ -1,4 +1,4 @@
-//! `hyperfine --export-json`: commands one after another, and how long every run of each took.
+//! `hyperfine --export-json`: commands in order, and the time of every run of each.
 
 use super::{Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;

@@ -1,4 +1,4 @@
-//! JMH's `-rf json`: forks of iterations that take as long as they were told to.
+//! JMH's `-rf json`: forks of iterations with a fixed length.
 
 use super::{unit_s, Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;
@@ -25,7 +25,7 @@ fn benchmark(field: &Field) -> Result<Benchmark, Problem> {
     let length = |name| field.find(name).and_then(|time| length_s(time.text().ok()?)).and_then(seconds_ns);
     let (warm_up_ns, lasted_ns) = (length("warmupTime"), length("measurementTime"));
     let warm_ups = field.find("warmupIterations").map_or(Ok(0.0), |n| n.amount())?;
-    // Nobody warms up for longer than this; a file may say anything.
+    // No benchmark has more warm-ups, but a file may contain any number.
     let warm_ups = warm_ups.min(10_000.0) as usize;
     let mut runs = Vec::new();
     for fork in metric.get("rawData")?.list()? {
@@ -45,7 +45,7 @@ fn benchmark(field: &Field) -> Result<Benchmark, Problem> {
     Ok(Benchmark { name, runs })
 }
 
-/// What makes a score seconds an operation, by its unit.
+/// The function that converts a score of this unit into seconds per operation.
 fn seconds_of(unit: &str) -> Option<Box<dyn Fn(f64) -> f64>> {
     let (above, below) = unit.split_once('/')?;
     match (above, below) {
@@ -61,7 +61,7 @@ fn seconds_of(unit: &str) -> Option<Box<dyn Fn(f64) -> f64>> {
     }
 }
 
-/// `10 s` in seconds; `None`: as long as one operation takes.
+/// `10 s` in seconds. `None` if an iteration lasts one operation.
 fn length_s(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
     Some(number.parse::<f64>().ok().filter(|x| *x >= 0.0)? * unit_s(unit)?)

@@ -1,7 +1,7 @@
 //! Results of benchmark tools: runs and iterations.
 //!
-//! [`Results::read`] finds out what wrote a file by what is in it. A version that is not known is refused: a number that means
-//! something else than it did is worse than none.
+//! [`Results::read`] recognizes the tool from the content of a file. An unknown version is refused: a number with a changed meaning
+//! would be worse than none.
 
 mod criterion;
 mod go;
@@ -17,7 +17,7 @@ use crate::unread::{Problem, Unread};
 use crate::when::{stamped, NotPlaced, Run, Sequence, Span, Stamp};
 use serde_json::Value;
 
-/// What wrote a file.
+/// The tool that wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// `hyperfine --export-json`.
@@ -37,7 +37,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// What people call it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Hyperfine => "hyperfine",
@@ -50,64 +50,64 @@ impl Tool {
         }
     }
 
-    /// Whether it starts a process for each iteration, and one after another.
+    /// Whether it starts a process for each iteration, one after another.
     fn starts_processes(self) -> bool {
         self == Tool::Hyperfine
     }
 }
 
-/// What a file tells of when its iterations ran.
+/// How much a file says about the times of its iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// When each of the tool's own runs began.
+    /// The begin of each of the tool's own runs.
     OfRuns,
-    /// Only the order of the iterations, and how long each took.
+    /// Only the order of the iterations, and the length of each.
     OrderOnly,
-    /// Nothing: the command can be judged as a whole, its iterations cannot.
+    /// Nothing: only the command as a whole can be judged, not its iterations.
     PerRunOnly,
 }
 
-/// What a tool measured.
+/// The results of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// What wrote the file.
+    /// The tool that wrote the file.
     pub tool: Tool,
-    /// What it tells of when its iterations ran.
+    /// How much it says about the times of its iterations.
     pub times: Times,
-    /// When the tool began, where it says so.
+    /// When the tool began, if it says so.
     pub begin: Option<Stamp>,
-    /// Benchmarks in their order.
+    /// Benchmarks in order.
     pub benchmarks: Vec<Benchmark>,
 }
 
 /// A benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Benchmark {
-    /// As the tool names it.
+    /// Its name in the tool.
     pub name: String,
     /// The runs in which the tool measured it.
     pub runs: Vec<ToolRun>,
 }
 
-/// A run of the tool's: iterations that follow each other.
+/// A run of the tool: consecutive iterations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolRun {
-    /// When it began, where the tool says so.
+    /// When it began, if the tool says so.
     pub begin: Option<Stamp>,
-    /// How long it took with all that belongs to it, where the tool says so.
+    /// Its whole length, if the tool says so.
     pub lasted_ns: Option<i64>,
-    /// In their order.
+    /// Its iterations in order.
     pub iterations: Vec<Iteration>,
 }
 
-/// What was measured at once.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Iteration {
-    /// How long an operation took, in seconds: what the tool reports.
+    /// Seconds per operation, as the tool reports it.
     pub seconds: f64,
-    /// How long all of its operations took; `None`: the tool does not tell.
+    /// The length of all its operations together. `None` if unknown.
     pub lasted_ns: Option<i64>,
-    /// Not a result, but it took its time before those that are.
+    /// A warm-up: not a result, but it took time before the results.
     pub is_warm_up: bool,
 }
 
@@ -117,22 +117,22 @@ impl Iteration {
     }
 }
 
-/// An iteration and where it can have been.
+/// An iteration, and when it can have run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placed<'a> {
     /// The benchmark's place in [`Results::benchmarks`].
     pub benchmark: usize,
-    /// The iteration; no warm-up.
+    /// The iteration, never a warm-up.
     pub iteration: &'a Iteration,
-    /// Where in the run it can have been.
+    /// When it can have run.
     pub span: Result<Span, NotPlaced>,
 }
 
 impl Results {
-    /// Reads the text of a file. `file` is what the user called it; criterion names a benchmark only there.
+    /// Reads the text of a file. `file` is its name; criterion has the name of a benchmark only there.
     ///
     /// # Errors
-    /// [`Unread`] with the file and the key or line that is not as it should be.
+    /// [`Unread`] with the file, and the key or line that is wrong.
     pub fn read(text: &str, file: &str) -> Result<Results, Unread> {
         let results = read(text, file)?;
         if results.benchmarks.iter().all(|b| b.runs.iter().all(|run| run.iterations.is_empty())) {
@@ -141,7 +141,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Where in a run its iterations were, warm-ups left out.
+    /// When its iterations can have run, without warm-ups.
     pub fn place(&self, run: &Run) -> Vec<Placed<'_>> {
         let begin_ns =
             self.begin.and_then(|stamp| stamp.within(run)).map_or(run.begin_ns, |(begin_ns, _)| begin_ns);
@@ -151,7 +151,7 @@ impl Results {
             .enumerate()
             .flat_map(|(n, b)| b.runs.iter().map(move |run| (n, run)))
             .collect();
-        // What no stamp tells follows from all that has none, in its order.
+        // Runs without a timestamp follow each other, in order.
         let without: Vec<&ToolRun> = all.iter().filter(|(_, r)| r.begin.is_none()).map(|(_, r)| *r).collect();
         let mut by_order = match self.times {
             Times::PerRunOnly => Err(NotPlaced::NoTime),
@@ -177,8 +177,7 @@ impl Results {
 }
 
 impl Results {
-    /// Narrows where iterations can have been that are processes, from when the processes of the run lived; those in the order of
-    /// time.
+    /// Narrows the possible times of iterations that are processes, using the lives of the run's processes in order of time.
     pub fn narrow(&self, placed: &mut [Placed], lives: &[Life]) {
         let spans: Result<Vec<Span>, NotPlaced> = placed.iter().map(|p| p.span).collect();
         let Ok(mut spans) = spans else { return };
@@ -189,7 +188,7 @@ impl Results {
     }
 }
 
-/// The iterations of runs that followed each other.
+/// The iterations of consecutive runs.
 fn sequence(runs: &[&ToolRun], from_ns: i64, until_ns: i64) -> Result<Sequence, NotPlaced> {
     let lengths = runs.iter().flat_map(|run| &run.iterations).map(|i| i.lasted_ns);
     let (mut total_ns, mut longest_ns) = (0_i64, 0);
@@ -201,7 +200,7 @@ fn sequence(runs: &[&ToolRun], from_ns: i64, until_ns: i64) -> Result<Sequence, 
     Sequence::new(from_ns, until_ns, total_ns, longest_ns)
 }
 
-/// Those of a run that has a stamp.
+/// The iterations of a run with a timestamp.
 fn own_sequence(stamp: &Stamp, tool_run: &ToolRun, run: &Run) -> Result<Sequence, NotPlaced> {
     let whole = stamped(stamp, tool_run.lasted_ns.unwrap_or(0), run)?;
     let until_ns = tool_run.lasted_ns.map_or(run.end_ns, |ns| (whole.latest_ns + ns).min(run.end_ns));
@@ -241,7 +240,7 @@ fn is_a_line_of_a_stream(value: &Value) -> bool {
     value.get("reason").is_some() || value.get("Action").is_some()
 }
 
-/// Streams of JSON, a value a line.
+/// Streams of JSON, with one value per line.
 fn read_lines(text: &str, file: &str, error: &dyn std::fmt::Display) -> Result<Results, Unread> {
     let lines = text.lines().zip(1..).filter(|(line, _)| line.starts_with('{'));
     let mut values: Vec<(Value, u64)> = Vec::new();

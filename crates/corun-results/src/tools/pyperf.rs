@@ -1,4 +1,4 @@
-//! `pyperf … -o FILE`: processes that each run some warm-ups and some values. Each says when it began and how long it took.
+//! `pyperf … -o FILE`: processes, each with some warm-ups and some values. Each has its start time and its duration.
 
 use super::{Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;
@@ -21,7 +21,7 @@ pub(super) fn read(root: &Field) -> Result<Results, Problem> {
 
 fn benchmark<'a>(field: &Field<'a>, common: Option<&Field<'a>>) -> Result<Benchmark, Problem> {
     let own = field.find("metadata");
-    // What all benchmarks or all runs have in common stands further out.
+    // Metadata common to all benchmarks or all runs is in the outer objects.
     let metadata = |run: Option<&Field<'a>>, name: &str| {
         [run, own.as_ref(), common].into_iter().flatten().find_map(|metadata| metadata.find(name))
     };
@@ -49,7 +49,7 @@ fn benchmark<'a>(field: &Field<'a>, common: Option<&Field<'a>>) -> Result<Benchm
             let lasted_ns = seconds_ns(seconds * count * outer);
             iterations.push(Iteration { seconds, lasted_ns, is_warm_up: true });
         }
-        // A run that only found out how many loops to take has no values.
+        // A run that only calibrates the number of loops has no values.
         let values = run.find("values").map_or(Ok(Vec::new()), |values| values.amounts())?;
         iterations.extend(values.into_iter().map(|s| Iteration::measured(s, seconds_ns(s * loops))));
         runs.push(ToolRun { begin, lasted_ns: lasted.and_then(seconds_ns), iterations });

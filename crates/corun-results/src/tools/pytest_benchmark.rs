@@ -1,4 +1,4 @@
-//! `pytest --benchmark-json FILE`: statistics of every benchmark, and its rounds where `--benchmark-save-data` was given.
+//! `pytest --benchmark-json FILE`: statistics of every benchmark, and its rounds if `--benchmark-save-data` was given.
 
 use super::{Benchmark, Iteration, Results, Times, Tool, ToolRun};
 use crate::field::Field;

@@ -1,4 +1,4 @@
-//! What tools write and what is written for others.
+//! Reads files of tools, and writes files for others.
 //!
 //! | module | holds |
 //! | --- | --- |

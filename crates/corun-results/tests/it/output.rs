@@ -1,4 +1,4 @@
-//! Outcomes are written as those who read them expect, whatever names contain.
+//! Outcomes have the form that their readers expect, whatever names contain.
 
 use corun_results::output::{bencher, github, human_s, junit, Measured, Spread, TestVerdict, Tested};
 use corun_results::{Outcome, State};
@@ -45,7 +45,7 @@ fn junit_has_one_case_whose_state_is_that_of_the_run() {
 }
 
 #[test]
-fn bencher_is_given_the_cleaned_latency_in_nanoseconds_and_the_raw_one_apart() {
+fn bencher_gets_the_cleaned_latency_in_nanoseconds_and_the_raw_one_apart() {
     let read =
         |outcome: &Outcome| serde_json::from_str::<serde_json::Value>(&bencher::write(outcome)).unwrap();
     let all = read(&outcome(State::Disturbed));

@@ -1,4 +1,4 @@
-//! What benchmark tools write is read as it is meant, and what is not known is refused with its place.
+//! Files of benchmark tools are read correctly, and unknown content is refused with its place.
 
 use corun_results::tools::{Placed, Times};
 use corun_results::when::By;
@@ -27,13 +27,13 @@ fn measured(results: &Results) -> Vec<(&str, f64)> {
         .collect()
 }
 
-/// From when to when each can have begun, in milliseconds of the run, and how long it took.
+/// The bounds of each start, in milliseconds of the run, and the lengths.
 fn spans(placed: &[Placed]) -> Vec<Result<(i64, i64, i64), NotPlaced>> {
     let ms = |ns| (ns - RUN.begin_ns) / MS;
     placed.iter().map(|p| p.span.map(|s| (ms(s.earliest_ns), ms(s.latest_ns), s.length_ns / MS))).collect()
 }
 
-/// A file, and what is read of it.
+/// A file, and its expected results.
 type Row = (&'static str, Tool, Times, &'static [(&'static str, f64)]);
 
 #[test]
@@ -126,10 +126,10 @@ fn every_tools_results_are_read() {
 }
 
 #[test]
-fn an_iteration_is_placed_as_exactly_as_its_tool_tells() {
+fn an_iteration_is_placed_as_exactly_as_its_tool_allows() {
     let results = read("hyperfine.json");
     let placed = results.place(&RUN);
-    // All together take 7.26 s of a minute: 52.74 s are open.
+    // All together take 7.26 s of a minute, so 52.74 s are open.
     assert_eq!(
         spans(&placed)[..3],
         [Ok((0, 52_740, 1_000)), Ok((1_000, 53_740, 1_010)), Ok((2_010, 54_750, 1_050))]
@@ -140,14 +140,14 @@ fn an_iteration_is_placed_as_exactly_as_its_tool_tells() {
         results.place(&tight).iter().map(|p| p.span.unwrap()).map(|s| s.latest_ns - s.earliest_ns).collect();
     assert_eq!(within, [40 * MS; 5], "what is left open is the same for all");
     let pyperf = read("pyperf.json");
-    // The second run began at 2.25 s, took 1.3 s, and warmed up for 0.44 s: 52 ms of it are open.
+    // The second run began at 2.25 s, took 1.3 s, and warmed up for 0.44 s, so 52 ms of it are open.
     assert_eq!(spans(&pyperf.place(&RUN))[..2], [Ok((2_690, 2_742, 400)), Ok((3_090, 3_142, 408))]);
     let go = read("go-bench.jsonl");
     assert_eq!(spans(&go.place(&RUN)), [Ok((1_220, 1_720, 1_200))], "the last round is the last");
 }
 
 #[test]
-fn what_a_tool_does_not_tell_is_not_guessed() {
+fn times_that_a_tool_does_not_give_are_not_guessed() {
     let mut value: serde_json::Value = serde_json::from_str(&kept("pytest-benchmark.json")).unwrap();
     value["benchmarks"][0]["stats"].as_object_mut().unwrap().remove("data");
     let results = Results::read(&value.to_string(), "b.json").unwrap();
@@ -164,7 +164,7 @@ fn what_a_tool_does_not_tell_is_not_guessed() {
 }
 
 #[test]
-fn whatever_is_wrong_is_said_with_its_place() {
+fn every_error_names_its_place() {
     let changed = |name: &str, from: &str, to: &str| {
         let text = kept(name);
         assert!(text.contains(from), "{name} has no {from}");
@@ -225,7 +225,7 @@ fn whatever_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn a_file_of_nothing_known_or_of_nothing_at_all_is_refused() {
+fn unknown_and_empty_files_are_refused() {
     let problem = |text: &str| Results::read(text, "x.json").unwrap_err().problem;
     assert_eq!(problem("{\"answer\": 42}"), Problem::Unknown);
     assert_eq!(problem("hello"), Problem::Unknown);

@@ -87,7 +87,7 @@ pub struct Described {
 /// A stretch of a described run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its begin, as a share of the run.
+    /// Its start, as a share of the run.
     pub from: f64,
     /// The measurements.
     pub traits: Traits,
