@@ -1,6 +1,7 @@
-//! What an epoch costs: every policy's decision for 100 tenants with 1,000 tasks on 64 CPUs.
+//! The cost of an epoch: every policy's decision for 100 tenants with 1,000 tasks on 64 CPUs.
 //!
-//! `cargo bench -p corun-policy` prints the median and the slowest of 200 epochs, `-- gang` those of one policy; the target is 200 µs.
+//! `cargo bench -p corun-policy` prints the median and the slowest of 200 epochs; `-- gang` does so for one policy. The target is 200
+//! µs.
 
 #[path = "../tests/it/toy/mod.rs"]
 mod toy;
@@ -13,7 +14,7 @@ use toy::{who, Toy};
 
 const EPOCHS: usize = 200;
 
-/// What a task counts that shares data, more or less of it.
+/// Counters of a task that shares data. How much depends on the task.
 fn sharing(task: &TaskObservation) -> Counters {
     let cycles = task.account.ledger.on_cpu_ns() * 22 / 10;
     let lines = cycles / 10_000 * u64::from(task.id.0 % 7);

@@ -1,16 +1,16 @@
-//! `auto`: separates tenants in time when, and only when, that is seen to help. corun's own; nobody tells it what the
-//! programs are.
+//! `auto`: separates tenants in time while that is seen to help, and only then. It is corun's own policy, and needs no knowledge of the
+//! programs.
 //!
-//! Slots (gang scheduling, Controlled Contention) help programs whose threads wait for each other and hurt those that wait for
-//! something else. Which is which is not guessed but tried. The method has three parts:
+//! Slots (gang scheduling, Controlled Contention) help programs whose threads wait for each other, and hurt those that wait for
+//! something else. The policy does not guess which is which; it tries. The method has three parts:
 //!
 //! 1. **One account** (`account.rs`): service received by weight, with a bounded lag. `lag = V - Σ charged / (w m)`.
-//! 2. **One question** (`question.rs`): do slots help? A sequential test on pairs of a period in which everybody shares and one
-//!    of turns, with the mean log gain `g` over tenants, up to what is fair to each. The error rate is that of
+//! 2. **One question** (`question.rs`): do slots help? A sequential test on pairs of a period in which all tenants share and one of
+//!    turns. It uses the mean log gain `g` over tenants, limited by the fair share of each. The error rate is that of
 //!    [`crate::sequential`].
-//! 3. **One decision** (`allocate.rs`): `allocate(accounts, findings)` says who runs now, for how long, and why. It is pure.
+//! 3. **One decision** (`allocate.rs`): `allocate(accounts, findings)` says which tenants run now, for how long, and why. It is pure.
 //!
-//! This file has what is between them: when the question is asked, and how long an answer holds.
+//! This file connects them. It decides when to ask, and how long an answer holds.
 //!
 //! ```text
 //!  share ── somebody lacks its share, and may wait for itself ──> turns ── pair ──> helps:  keep, until hold is over: share
@@ -18,22 +18,22 @@
 //!    └──────────── hold is over, or something has changed ── rest <─┴─ does not help
 //! ```
 //!
-//! - **Share.** With nobody parked it is looked at what part of its fair share each tenant has, for one slot to
-//!   [`numbers::WATCH_SLOTS`]. Slots may help if the CPU-bound tasks of several tenants do not fit the CPUs
-//!   ([`crate::seats`]) and a tenant whose tasks may wait for each other lacks its share. A newcomer is looked at after half as many slots.
-//! - **Turns.** Those who lack their share are parties of their own, the others are one. Who falls behind those it shares a slot
-//!   with becomes a party. Everybody has two turns. Then the pair is complete.
-//! - **Keep.** The turns go on. Who comes is looked at, then shares the slots of those who lack nothing; who goes is dealt no more.
-//! - **Rest.** Nobody is parked and nothing is owed. It is asked before its time when a tenant comes that was not tried, or one
-//!   goes, or when the test says that who lacked most has less than when slots were tried.
-//! - An answer holds for a second, then for twice as long each time it is found again; and at least for as long as it took to
-//!   find.
+//! - **Share.** Nobody is parked. The policy measures how much of its fair share each tenant has, for one slot to
+//!   [`numbers::WATCH_SLOTS`]. Slots may help if the CPU-bound tasks of several tenants do not fit the CPUs ([`crate::seats`]), and a
+//!   tenant whose tasks may wait for each other lacks its share. A newcomer is measured after half as many slots.
+//! - **Turns.** Each tenant that lacks its share is its own party. The others are one party together. A tenant that falls behind the
+//!   others of its slot becomes a party. When every party has had two turns, the pair is complete.
+//! - **Keep.** The turns go on. A new tenant is measured first, and then shares the slots of those that lack nothing. A tenant that has
+//!   gone gets no more turns.
+//! - **Rest.** Nobody is parked, and no lag is kept. The question is asked early if an untried tenant comes, if one goes, or if the
+//!   test says that the neediest tenant has less than when slots were tried.
+//! - An answer holds for a second, and twice as long each time it is found again. It holds at least as long as it took to find.
 //!
-//! Servers are not parked while they have no more than their share. Nor is, for a while, a tenant that waits for other things
-//! than CPUs and to which slots have cost too much.
+//! Servers are not parked while they have at most their share. A tenant that waits for other things than CPUs is not parked for a while
+//! after slots have cost it too much.
 //!
-//! Limits: a program that changes faster than the slots of a pair is judged by chance; where nobody sees spinning, slots may be kept
-//! for nothing, though at nobody's cost; what others than tenants take of the machine is taken from all groups of CPUs alike.
+//! Limits: a program that changes faster than the slots of a pair is judged by chance. If spinning cannot be seen, slots may be kept
+//! without a gain, but at no cost. CPU time of anything but tenants is subtracted from all groups of CPUs equally.
 
 use crate::census::{self, Census, TenantUse, CPU_BOUND_PERCENT};
 use crate::gang::{epoch_of, SLOT};
@@ -91,31 +91,31 @@ pub struct Auto {
     everybody: Everybody,
     accounts: Accounts,
     findings: Findings,
-    /// Who can get into whose way.
+    /// Tenants that can get into each other's way.
     groups: Vec<Group>,
     question: Question,
-    /// Of this question, whoever slots are thought of for.
+    /// The shares of all tenants in the present question.
     shares: BTreeMap<TenantId, Share>,
     may_spin: bool,
-    /// Everybody shares, or did last; and everything of this question.
+    /// The present or last time in which all share; `all_shared` has all such times of this question.
     shared: Period,
     all_shared: Period,
-    /// They take turns, or did last; and everything of this question.
+    /// The present or last turns; `all_turns` has all turns of this question.
     turns: Period,
     all_turns: Period,
-    /// Of the turns: when those share a slot who need none, and what those do who take no turns.
+    /// Within the turns: slots of tenants that need none of their own. `free` has the time of tenants that take no turns.
     sharing: Period,
     free: Period,
-    /// The present slot: its number since the policy began and since the turns did, who runs, when it ends.
+    /// The number of the present slot since the policy began and since the turns began. `runs` has the tenants in it.
     slot: (u64, u64),
     runs: BTreeSet<TenantId>,
     ends_ns: u64,
-    /// The turns are those of slots that were kept, and of the same parties.
+    /// The turns are those of slots that were kept, with the same parties.
     was_kept: bool,
-    /// What part of its fair share, in hundredths, who lacked most had when slots were tried last.
+    /// The share of the neediest tenant when slots were last tried, in hundredths of its fair share.
     tried_percent: u64,
     competes: bool,
-    /// Epochs in a slot, as long as they are here, and for how many it asked to wait last.
+    /// Epochs in a slot. `waited_epochs` is the last number of epochs that it asked to wait.
     slot_epochs: u64,
     waited_epochs: u64,
 }
@@ -169,8 +169,8 @@ impl Auto {
         matches!(self.phase, Phase::Turns | Phase::Keep { .. })
     }
 
-    /// Lets everybody share, to be looked at for so many slots at least. The first slot after turns is not looked at, since those who
-    /// were parked are owed CPU time by the kernel.
+    /// Lets all tenants share, and measures them for at least `slots` slots. The first slot after turns does not count, since the
+    /// kernel first makes up for the CPU time of the parked tenants.
     fn share(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
         let settles_ns = if self.is_taking_turns() { self.slot_ns() } else { 0 };
         self.phase = Phase::Share { from_ns: seen.end_ns + settles_ns, slots };
@@ -184,7 +184,7 @@ impl Auto {
         self.parking.release(why)
     }
 
-    /// Raises the question anew.
+    /// Asks the question again.
     fn ask(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
         self.question = Question::default();
         (self.all_shared, self.all_turns) = (Period::default(), Period::default());
@@ -195,7 +195,7 @@ impl Auto {
         self.share(seen, slots, why)
     }
 
-    /// Nothing is touched until the next question, and nothing is owed.
+    /// Touches nothing until the next question, and forgets all lags.
     fn rest(&mut self, seen: &Observation, why: Release) -> Vec<Decision> {
         self.accounts.clear();
         self.phase = Phase::Rest { until_ns: self.hold.answer(seen.end_ns, false) };
@@ -203,7 +203,7 @@ impl Auto {
         self.release(why)
     }
 
-    /// Tenants that could take turns: CPU-bound, no servers, not left alone.
+    /// Tenants that could take turns: CPU-bound, not servers, not left alone.
     fn candidates<'a>(&self, uses: &'a [TenantUse], now_ns: u64) -> Vec<&'a TenantUse> {
         let is_alone = |id: TenantId| self.everybody.get(id).alone_until_ns > now_ns;
         let did = |id: TenantId| self.shared.of(id).or_else(|| self.free.of(id));
@@ -211,7 +211,7 @@ impl Auto {
         uses.iter().filter(|u| u.weight > 0 && !is_alone(u.id) && !is_server(u.id)).collect()
     }
 
-    /// Notes what the last window says.
+    /// Takes in the last window.
     fn note(&mut self, seen: &Observation, uses: &[TenantUse], candidates: &[&TenantUse]) {
         let (window_ns, taken_ns, cpus) = (seen.window_ns(), seen.taken_ns(), self.findings.cpus);
         let takes_turns = self.is_taking_turns();
@@ -229,7 +229,7 @@ impl Auto {
             Phase::Share { .. } | Phase::Rest { .. } => self.shared.add(window_ns, shared_ns, uses.iter()),
             Phase::Turns | Phase::Keep { .. } => {
                 self.turns.add(window_ns, turns_ns, uses.iter().filter(|u| !is_parked(u.id)));
-                // It runs on for a moment until it is parked, as it begins late.
+                // A task that is to be parked runs on for a moment, as it also starts late.
                 self.turns.add(0, 0, uses.iter().filter(|u| is_parked(u.id)));
                 let is_free = |u: &&TenantUse| !self.shares.contains_key(&u.id);
                 self.free.add(window_ns, all_ns, uses.iter().filter(is_free));
@@ -264,7 +264,7 @@ impl Auto {
     fn charged_ns(&self, u: &TenantUse, taken_ns: u64) -> u64 {
         let spun_ns = u.on_cpu_ns.saturating_sub(u.useful_ns);
         if !self.is_taking_turns() {
-            // What it spins in its own slots as well is its own affair.
+            // If it also spins in its own slots, that is not a loss.
             let own = self.all_turns.of(u.id).filter(|did| did.useful_ns > 0);
             let part = |did: &Did| {
                 let whole = u128::from(u.useful_ns) * u128::from(did.on_cpu_ns) / u128::from(did.useful_ns);
@@ -275,16 +275,16 @@ impl Auto {
         if !self.findings.own.contains(&u.id) {
             return u.on_cpu_ns;
         }
-        // Threads wait for one of theirs whose CPU somebody else has.
+        // Threads spin for a sibling whose CPU another tenant has.
         let others_ns = taken_ns.saturating_sub(u.on_cpu_ns);
         let siblings = u.weight.min(self.findings.cpus).saturating_sub(1);
         u.on_cpu_ns - spun_ns.min(others_ns * siblings)
     }
 
-    /// While everybody shares: is there somebody whom slots may help?
+    /// While all share: checks whether slots may help a tenant.
     fn look(&mut self, seen: &Observation, candidates: &[&TenantUse], slots: u64) -> Vec<Decision> {
         let looked_ns = self.shared.lasted_ns;
-        // Many tenants take turns more slowly.
+        // With many tenants turns are slower.
         let slots = slots.max(candidates.len() as u64 / self.findings.cpus);
         let is_long = looked_ns >= WATCH_SLOTS.max(slots) * self.slot_ns();
         if looked_ns < slots * self.slot_ns() {
@@ -340,14 +340,14 @@ impl Auto {
         self.turn(seen)
     }
 
-    /// The turns of this pair begin again.
+    /// Begins the turns of this pair again.
     fn start_turns(&mut self) {
         self.phase = Phase::Turns;
         self.slot.1 = 0;
         (self.turns, self.sharing, self.free) = (Period::default(), Period::default(), Period::default());
     }
 
-    /// The next slot, or nothing while there is one.
+    /// Begins the next slot, if the present one is over.
     fn turn(&mut self, seen: &Observation) -> Vec<Decision> {
         if !self.is_slot_over(seen) {
             return Vec::new();
@@ -363,19 +363,19 @@ impl Auto {
         self.parking.change(wait, &of(SlotPart::Waits), &of(SlotPart::Runs))
     }
 
-    /// A slot ends at the epoch nearest to its end, or when nobody is left in it.
+    /// Whether the slot is over: at the epoch nearest to its end, or when no tenant is left in it.
     fn is_slot_over(&self, seen: &Observation) -> bool {
         let is_here = |id: &TenantId| self.accounts.here().any(|(here, _)| here == id);
         seen.end_ns + seen.window_ns() / 2 >= self.ends_ns || !self.runs.iter().any(is_here)
     }
 
-    /// Whether everybody has had two turns.
+    /// Whether every party has had two turns.
     fn is_pair_complete(&self, seen: &Observation) -> bool {
         let turns = parties(&self.accounts, &self.findings).len() as u64 * WATCH_SLOTS / 2;
         self.slot.1 >= turns.max(WATCH_SLOTS) && self.is_slot_over(seen)
     }
 
-    /// Has each tenant's share say what part of the time its party is dealt: slots of several parties at once count as often.
+    /// Notes for each tenant which part of the time its party gets. Slots of several parties at once count for each.
     fn deal(&mut self) {
         let parties = parties(&self.accounts, &self.findings);
         let all: u64 = parties.iter().map(|party| party.turn).sum();
@@ -430,7 +430,7 @@ impl Auto {
         self.turn(seen)
     }
 
-    /// While slots are kept: takes in who has come, lets go who has gone, and asks again in time.
+    /// While slots are kept: adds new tenants, removes those that have gone, and asks again in time.
     fn look_while_keeping(
         &mut self,
         seen: &Observation,
@@ -441,7 +441,7 @@ impl Auto {
         self.forget_who_has_gone();
         for u in candidates {
             let known = self.everybody.get(u.id);
-            // Whether it is a server must be seen first.
+            // First it must be known whether it is a server.
             if !known.tried && seen.end_ns >= known.begun_ns + WATCH_SLOTS * self.slot_ns() {
                 self.everybody.tried(u.id);
                 let (weight, fair_milli) = (seen.weight(u.id), 0);
@@ -471,8 +471,8 @@ impl Auto {
         self.findings.own.retain(|id| self.everybody.is_here(*id));
     }
 
-    /// Gives slots of its own to one that shares them with others and lacks its share among them. Those who share a slot are
-    /// by themselves what everybody is without slots.
+    /// Gives its own slots to a tenant that shares slots and lacks its share in them. Tenants that share a slot are in the same
+    /// situation as all tenants without slots.
     fn split(&mut self, seen: &Observation, candidates: &[&TenantUse]) -> Option<(String, u64)> {
         let shares = |u: &&&TenantUse| self.shares.contains_key(&u.id) && !self.findings.own.contains(&u.id);
         let sharing: Vec<&TenantUse> = candidates.iter().filter(shares).copied().collect();
@@ -487,7 +487,7 @@ impl Auto {
         Some((census::name(seen, lacks.id), lacks.percent()))
     }
 
-    /// While nothing is touched: whether who lacks most has less than when slots were tried, by more than chance.
+    /// While nothing is touched: whether the neediest tenant has less than when slots were tried, by more than chance.
     fn has_become_less(&mut self, seen: &Observation, candidates: &[&TenantUse]) -> bool {
         let found = shared((self.findings.cpus, &self.groups), seen, candidates, &self.shared);
         self.shared = Period::default();
@@ -497,7 +497,7 @@ impl Auto {
         test.verdict() == Verdict::Helps
     }
 
-    /// What becomes of the phase, and what is decided.
+    /// Advances the phase, and decides.
     fn step(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let slot_ns = self.slot_ns();
         self.findings.cpus = machine.cpu_count() as u64;
@@ -574,11 +574,11 @@ impl Policy for Auto {
 
     fn epochs_to_wait(&self) -> u64 {
         match self.phase {
-            // So a newcomer does not come too late.
+            // So that a newcomer is noticed in time.
             Phase::Rest { .. } => WATCH_SLOTS,
             Phase::Share { .. } if !self.competes => WATCH_SLOTS,
             Phase::Share { .. } => 1,
-            // A look costs everybody; who ends or falls idle in its slot leaves less idle by it than that in most.
+            // Looking has a cost for all. It is usually larger than the idle time of a tenant that ends or sleeps in its slot.
             Phase::Turns | Phase::Keep { .. } => self.slot_epochs,
         }
     }

@@ -1,17 +1,15 @@
-//! What a policy knows of each tenant: how many of its tasks want a CPU, and what came of it in the last window.
+//! What a policy knows of each tenant: how many of its tasks want a CPU, and what they got in the last window.
 //!
-//! A task's **demand** is the part of its time for which it would run if nobody else were there: on-CPU time over
-//! on-CPU plus blocked time. Time that was stolen, throttled or parked tells nothing of what it wants, so it is left
-//! out, and a task that waits for others all day is not mistaken for an idle one. A task that somebody has
-//! stopped or frozen for all of the last window wants no CPU now: a slot would be of no use to it. A tenant's **weight** is the number of
-//! its tasks whose demand reaches a threshold: Controlled Contention §III.A, where it is 20 % of a CPU.
+//! A task's **demand** is the part of its time in which it would run alone: on-CPU time over on-CPU plus blocked time. Stolen,
+//! throttled and parked time does not show what it wants, so it is left out. So a task that always waits for others does not look idle.
+//! A task that was stopped or frozen for all of the last window wants no CPU now, and could not use a slot. A tenant's **weight** is
+//! the number of its tasks whose demand reaches a threshold (Controlled Contention §III.A: 20 % of a CPU).
 //!
-//! A virtual machine's I/O threads are a part of it: a slot of theirs alone would be of no use to it, and where whole processes
-//! are parked it would stop its vCPUs as well. Where tasks are (sched_ext), those of a parked machine may finish what they have.
+//! A virtual machine's I/O threads belong to it. A slot for them alone would be useless, and where whole processes are parked it would
+//! stop the vCPUs too. Where tasks are parked (sched_ext), those of a parked machine may finish their work.
 //!
-//! Demand is averaged over the last few hundred milliseconds that told something; windows in which the policy itself
-//! had parked the tenant tell nothing. A new task counts once it has been seen for 2 ms. On which CPUs a task may run is what the host said of it
-//! last.
+//! Demand is an average over the last few hundred milliseconds of useful windows. Windows in which the policy itself had parked the
+//! tenant do not count. A new task counts once it has been seen for 2 ms. The CPUs of a task are those that the host last reported.
 
 use crate::scope::Scope;
 use crate::seats::Confined;
@@ -20,17 +18,17 @@ use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// From this demand on, in hundredths of a CPU, a task counts as CPU-bound: Controlled Contention §III.A.
+/// From this demand on, in hundredths of a CPU, a task counts as CPU-bound (Controlled Contention §III.A).
 pub const CPU_BOUND_PERCENT: u64 = 20;
-/// A task must have been seen for this long before it is judged.
+/// A task is judged after it has been seen for this long.
 const ENOUGH_NS: u64 = 2_000_000;
-/// The memory of a task's demand: older time counts half beyond this.
+/// The memory of a task's demand: time beyond this counts half.
 const MEMORY_NS: u64 = 200_000_000;
 
 /// One tenant, now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantUse {
-    /// Which.
+    /// The tenant.
     pub id: TenantId,
     /// Its living tasks.
     pub tasks: u32,
@@ -38,25 +36,25 @@ pub struct TenantUse {
     pub weight: u64,
     /// CPUs that it wants, in thousandths: the sum of its tasks' demands.
     pub demand_milli: u64,
-    /// On a CPU in the last window, all tasks together, without what is known to be spinning.
+    /// Time on a CPU in the last window, all tasks together, without known spinning.
     pub useful_ns: u64,
-    /// On a CPU in the last window, all tasks together.
+    /// Time on a CPU in the last window, all tasks together.
     pub on_cpu_ns: u64,
-    /// Runnable but not running in the last window.
+    /// Time runnable but not running in the last window.
     pub steal_ns: u64,
-    /// Blocked in the last window, by tasks that also ran in it.
+    /// Time blocked in the last window, of tasks that also ran in it.
     pub block_ns: u64,
-    /// Part of `block_ns` in which it waited for others than its own threads, as [`corun_model::ledger::BlockReasons::beyond_threads_ns`] says; `None`:
-    /// the host cannot tell.
+    /// The part of `block_ns` in which it waited for others than its own threads, as in
+    /// [`corun_model::ledger::BlockReasons::beyond_threads_ns`]. `None` if the host cannot tell.
     pub beyond_threads_ns: Option<u64>,
-    /// Wake-ups in the last window; `None`: the host cannot tell.
+    /// Wake-ups in the last window. `None` if the host cannot tell.
     pub wakeups: Option<u64>,
-    /// Part of `on_cpu_ns` in which spinning is told from computing, and left out of `useful_ns`.
+    /// The part of `on_cpu_ns` in which the host tells spinning from computing, and `useful_ns` leaves spinning out.
     pub judged_ns: u64,
 }
 
 impl TenantUse {
-    /// CPUs that it would use if it had them, in thousandths: one for each CPU-bound task at least.
+    /// CPUs that it would use, in thousandths: at least one for each CPU-bound task.
     pub fn want_milli(&self) -> u64 {
         (self.weight * 1_000).max(self.demand_milli)
     }
@@ -67,7 +65,7 @@ struct Memory {
     id: TaskId,
     on_ns: u64,
     basis_ns: u64,
-    /// The CPUs that it may use; `None`: not known.
+    /// The CPUs that it may use. `None` if unknown.
     cpus: Option<Arc<CpuSet>>,
 }
 
@@ -81,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// Demand in thousandths of a CPU; `None` while it has not been seen for long enough.
+    /// Demand in thousandths of a CPU. `None` until it has been seen for long enough.
     fn demand_milli(&self) -> Option<u64> {
         (self.basis_ns >= ENOUGH_NS).then(|| self.on_ns * 1_000 / self.basis_ns)
     }
@@ -92,9 +90,9 @@ impl Memory {
 pub struct Census {
     scope: Scope,
     threshold_milli: u64,
-    /// A task counts by its use of a CPU, in place of its demand.
+    /// Whether a task counts by its use of a CPU instead of its demand.
     by_use: bool,
-    /// In the order of ids, as observations have them.
+    /// In the order of ids, as in observations.
     tasks: Vec<Memory>,
     confined: Confined,
 }
@@ -111,13 +109,14 @@ impl Census {
         }
     }
 
-    /// Counts a task by what it uses of a CPU, over the time in which it was not parked: what others take from it is not counted as wanted.
+    /// Counts a task by its use of a CPU, over the time in which it was not parked. Time that others take from it does not count as
+    /// wanted.
     #[must_use]
     pub fn by_use(self) -> Census {
         Census { by_use: true, ..self }
     }
 
-    /// The tenants that have a living task, in the order of their ids; `parked` were parked during the window.
+    /// The tenants with a living task, in the order of their ids. Those in `parked` were parked during the window.
     pub fn take(&mut self, seen: &Observation, parked: &BTreeSet<TenantId>) -> Vec<TenantUse> {
         let mut place = BTreeMap::new();
         let mut machines = BTreeMap::new();
@@ -193,25 +192,25 @@ impl Census {
         uses
     }
 
-    /// On which CPUs the CPU-bound tasks of the last window may run, as far as that is known.
+    /// The CPUs that the CPU-bound tasks of the last window may use, if known.
     pub fn confined(&self) -> &Confined {
         &self.confined
     }
 
-    /// A task's demand in thousandths of a CPU; `None` for one that has not been seen for long enough, or is not in scope.
+    /// A task's demand in thousandths of a CPU. `None` if it has not been seen for long enough, or is not in scope.
     pub fn demand_milli(&self, id: TaskId) -> Option<u64> {
         let at = self.tasks.binary_search_by_key(&id, |m| m.id).ok()?;
         self.tasks[at].demand_milli()
     }
 }
 
-/// Whether spinning is told from computing in enough of a time on a CPU to go by it, half of it: threads that run for a
-/// moment are hardly ever judged, and nobody is in the window in which it is first seen.
+/// Whether spinning is judged in enough of the time on a CPU, at least half. Threads that run only briefly are hardly ever judged, and
+/// no thread is in its first window.
 pub fn knows_spin(judged_ns: u64, on_cpu_ns: u64) -> bool {
     2 * judged_ns >= on_cpu_ns
 }
 
-/// What people call a tenant.
+/// The name of a tenant.
 pub fn name(seen: &Observation, id: TenantId) -> String {
     seen.tenant(id).map_or("a tenant", |t| t.name.as_str()).to_owned()
 }

@@ -1,7 +1,7 @@
-//! What the control loop must do on every host: one suite, which the live host's tests and the modelled machine's call.
+//! The requirements on the control loop on every host: one suite, called by the tests of the live host and of the modelled machine.
 //!
-//! It goes by `gang`, whose decisions show on any machine with two busy tenants, under the guard, with a tenant that the host
-//! refuses, and in a dry run.
+//! It uses `gang`, whose decisions show on any machine with two busy tenants: under the guard, with a tenant that the host refuses, and
+//! in a dry run.
 
 use crate::controller::{Controller, Epoch, Mode};
 use crate::guard::Arm;
@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     ("a dry run decides and touches nothing", dry_run_touches_nothing),
 ];
 
-/// Runs every case on a fresh host with at least two tenants in the scope that are busy all the time and may be parked.
+/// Runs every case on a fresh host. Its scope needs at least two tenants that are always busy and may be parked.
 ///
 /// # Errors
 /// One line per failed case.
@@ -38,7 +38,7 @@ pub fn control(mut make: impl FnMut() -> (Box<dyn Host>, Scope)) -> Result<(), S
     }
 }
 
-/// A host that remembers what was asked of it.
+/// A host that remembers its actions.
 pub struct RecordingHost {
     host: Box<dyn Host>,
     applied: Vec<Action>,
@@ -71,11 +71,11 @@ impl Host for RecordingHost {
     }
 }
 
-/// Epochs until a guard over a gang must have ended its first two periods, which take a second each.
+/// Epochs until a guard over a gang has ended its first two periods, of one second each.
 const EPOCHS: usize = 400;
 
 fn gang(scope: Scope, mode: Mode) -> Result<Controller, String> {
-    // One thread of two tenants each fits any machine of two CPUs.
+    // Two tenants with one thread each fit any machine of two CPUs.
     let options = Options::new().set("together", "false").scope(scope);
     Controller::new("gang", options, mode).map_err(|e| e.to_string())
 }
@@ -84,7 +84,7 @@ fn turn(controller: &mut Controller, host: &mut RecordingHost) -> Result<(Observ
     controller.turn(host, |_, _| false).map_err(|e| e.to_string())
 }
 
-/// How long tenants of the scope were parked in a window.
+/// How long tenants of the scope were parked in a window, in nanoseconds.
 fn parked_ns(controller: &Controller, seen: &Observation) -> u64 {
     let covered = seen.by_tenant.iter().filter(|t| controller.covered().contains(&t.id));
     covered.map(|t| t.account.ledger.parts().parked_ns).sum()
@@ -112,7 +112,7 @@ fn guard_alternates(host: &mut RecordingHost, scope: Scope) -> Result<(), String
         if parked == 0 {
             return Err("nobody was parked while the policy was in force".into());
         }
-        // What was parked when it was undone may show in the window after.
+        // A tenant that was parked until the undo may still show it in the next window.
         turn(&mut controller, host)?;
         let (seen, _) = turn(&mut controller, host)?;
         return match parked_ns(&controller, &seen) {

@@ -1,18 +1,17 @@
 //! `controlled_contention` (CC): as much contention as pays. Controlled Contention §III.
 //!
-//! A tenant's weight is the number of its tasks that want 20 % of a CPU or more. In each slot, tenants run together as
-//! long as their weights sum to no more than the **degree of contention** (DC): the lookup starts with the tenant that
-//! was given the fewest slots and takes along whoever still fits. A low DC is gang scheduling, a high one is the kernel's
-//! default. Tenants without CPU-bound tasks weigh nothing and are never parked. One that is heavier than the DC runs
-//! alone. Counters, ageing, backfill and newcomers: `slots.rs`. `--dc auto`: `dc_search.rs`.
+//! A tenant's weight is the number of its tasks that want 20 % of a CPU or more. In each slot, tenants run together as long as their
+//! weights sum to at most the **degree of contention** (DC). The search starts with the tenant that had the fewest slots, and adds each
+//! that still fits. A low DC is gang scheduling, a high one is the kernel's default. Tenants without CPU-bound tasks have no weight and
+//! are never parked. A tenant that is heavier than the DC runs alone. Counters, aging, backfill and newcomers are in `slots.rs`, and
+//! `--dc auto` in `dc_search.rs`.
 //!
-//! The demand that weights are made of is what a task would use if nobody stood in its way (`census.rs`), where the paper
-//! takes its present CPU usage: beside many others, a task that wants a whole CPU may be given less than 20 % of one. The option
-//! `usage` does as the paper.
+//! Weights come from the demand of a task: what it would use alone (`census.rs`). The paper takes its present CPU usage. In a crowd, a
+//! task that wants a whole CPU may get less than 20 % of one. The option `usage` follows the paper.
 //!
-//! Whoever fills up a slot that has become free may bring the sum up to the DC, as at a slot's beginning. There §III.B says "not
-//! greater than the value of DC", and its example runs 43 + 5 under a DC of 48; of the free rest of a slot it says "below the value
-//! of DC". One rule is kept: who would have been taken along had he been asked first is taken along later.
+//! A tenant that fills a free place in a slot may bring the sum up to the DC, as at the start of a slot. For the start, §III.B says
+//! "not greater than the value of DC", and its example runs 43 + 5 under a DC of 48. For a free place it says "below the value of DC".
+//! One rule is used for both: a tenant that would have been added at the start may be added later.
 
 use crate::census::Census;
 use crate::dc_search::DcSearch;
@@ -54,7 +53,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// How the DC is found.
+/// The way to find the DC.
 #[derive(Debug)]
 enum Dc {
     Fixed(u64),

@@ -1,15 +1,15 @@
 //! `--dc auto`: finds a degree of contention online, by hill climbing on useful CPU time.
 //!
-//! The rungs of the ladder are the number of CPUs times 1/2, 3/4, 1, 5/4, 3/2, 2, 3 and 4, as far as they differ in how
-//! much may run together. Each rung that is tried runs for some rotations; its score is the part of all CPU time that was useful: time on a CPU that was not spinning.
-//! Where nobody can tell spinning, the part of a tenant's CPU time that counts is the part of its runnable time that it
-//! ran: threads of a program that wait for one another lose about as much as the one that waits longest. Too low a DC
-//! scores low because CPUs idle, too high a one because threads spin or wait.
+//! The rungs of the ladder are the number of CPUs times 1/2, 3/4, 1, 5/4, 3/2, 2, 3 and 4, without those that let no more run together.
+//! Each tried rung runs for some rotations. Its score is the useful part of all CPU time: time on a CPU without spinning. If spinning
+//! is unknown, the useful part of a tenant's CPU time is taken to be the running part of its runnable time: threads of a program that
+//! wait for one another lose about as much as the one that waits longest. A DC that is too low scores low because CPUs idle. One that
+//! is too high scores low because threads spin or wait.
 //!
-//! From one CPU-bound task per CPU it goes up while that is better by 2 %, else down, and stays where neither is. It
-//! asks again after 10 s, then 20 s and so on up to 160 s, and at once when the sum of the weights changes by a quarter.
+//! The search starts with one CPU-bound task per CPU. It goes up while that is better by 2 %, else down, and stays if neither is. It
+//! asks again after 10 s, then 20 s, and so on up to 160 s, and at once when the sum of the weights changes by a quarter.
 //!
-//! Limit: contention for caches and memory shows in the score only as far as it makes threads wait for one another.
+//! Limit: contention for caches and memory shows in the score only if it makes threads wait for one another.
 
 use crate::census::{knows_spin, TenantUse};
 use corun_model::reason::DcSearched;
@@ -17,22 +17,22 @@ use corun_model::Observation;
 
 /// Rungs, in quarters of the number of CPUs.
 const LADDER: [u64; 8] = [2, 3, 4, 5, 6, 8, 12, 16];
-/// Slots that a rung is tried for, at least, and per tenant.
+/// The least slots for which a rung is tried; and the slots per tenant.
 const SLOTS: u64 = 16;
 const SLOTS_PER_TENANT: u64 = 4;
-/// What a rung must be better by, in thousandths of the present one's score.
+/// A rung must be better by this, in thousandths of the present one's score.
 const BETTER_MILLI: u64 = 20;
 const FIRST_HOLD_NS: u64 = 10_000_000_000;
 const LONGEST_HOLD_NS: u64 = 160_000_000_000;
 
-/// What is being done.
+/// The state of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// Measures the rung it stands on.
+    /// It measures the present rung.
     Measure,
-    /// Tries the next rung in a direction.
+    /// It tries the next rung in a direction.
     Try { up: bool },
-    /// Stays until then.
+    /// It stays until then.
     Hold { until_ns: u64 },
 }
 
@@ -40,13 +40,13 @@ enum Doing {
 #[derive(Clone, Debug)]
 pub struct DcSearch {
     slot_ns: u64,
-    /// Degrees of contention that differ in how much may run together, ascending.
+    /// Degrees of contention that differ in which tenants may run together, ascending.
     rungs: Vec<u64>,
     rung: usize,
     doing: Doing,
     /// The present rung's score, in thousandths of all CPU time.
     score_milli: u64,
-    /// It has already gone up, or down, since it last held.
+    /// Whether it has already gone up, or down, since it last held.
     moved: Option<bool>,
     hold_ns: u64,
     since_ns: Option<u64>,
@@ -55,7 +55,7 @@ pub struct DcSearch {
 }
 
 impl DcSearch {
-    /// A search with slots of this length.
+    /// Starts a search with slots of this length.
     pub fn new(slot_ns: u64) -> DcSearch {
         DcSearch {
             slot_ns,
@@ -71,17 +71,17 @@ impl DcSearch {
         }
     }
 
-    /// Whether rungs are being tried; what they do is not what the one that is found will do.
+    /// Whether it is trying rungs. Their results differ from that of the final one.
     pub fn is_searching(&self) -> bool {
         !self.rungs.is_empty() && !matches!(self.doing, Doing::Hold { .. })
     }
 
-    /// The same search after an interruption: what it has found holds, what it was measuring begins again.
+    /// The same search after an interruption: its result holds, and the present measurement starts again.
     pub fn resumed(&self) -> DcSearch {
         DcSearch { since_ns: None, useful_ns: 0, ..self.clone() }
     }
 
-    /// Takes the last window in and says which DC holds now, and how it was found.
+    /// Takes in the last window. Returns the present DC, and how it was found.
     pub fn step(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> (u64, Option<DcSearched>) {
         let weights: u64 = uses.iter().map(|u| u.weight).sum();
         if weights.abs_diff(self.weights) * 4 > self.weights.max(1) {
@@ -114,7 +114,7 @@ impl DcSearch {
         (self.rungs[self.tried()], Some(how))
     }
 
-    /// The rung that holds now: the present one, or the one that is tried.
+    /// The present rung, or the one that is being tried.
     fn tried(&self) -> usize {
         match self.doing {
             Doing::Try { up } => self.next(up).unwrap_or(self.rung),
@@ -166,10 +166,10 @@ impl DcSearch {
     }
 }
 
-/// The ladder for tenants of these weights: a rung that lets no more run together than the one below is left out.
+/// The ladder for tenants of these weights, without rungs that let no more run together than the one below.
 fn rungs(cpus: u64, weights: impl Iterator<Item = u64>) -> Vec<u64> {
     let most = (cpus * LADDER[LADDER.len() - 1] / 4).max(1) as usize;
-    // Which sums of weights there are.
+    // The possible sums of weights.
     let mut sums = vec![false; most + 1];
     sums[0] = true;
     for weight in weights.map(|w| w as usize).filter(|w| (1..=most).contains(w)) {
@@ -189,7 +189,7 @@ fn rungs(cpus: u64, weights: impl Iterator<Item = u64>) -> Vec<u64> {
     rungs
 }
 
-/// The part of a tenant's CPU time that counts as useful.
+/// The useful part of a tenant's CPU time, in nanoseconds.
 fn useful_ns(u: &TenantUse) -> u64 {
     if knows_spin(u.judged_ns, u.on_cpu_ns) {
         return u.useful_ns;

@@ -1,28 +1,28 @@
 //! `delayed_preemption`: a waking task waits before it may take a CPU. PACT'16 §5.1, equations 1 and 2.
 //!
-//! Static: every task's wake-ups are delayed by the same time (the paper tries 2 ms and 8 ms), in the hope that the
-//! running task yields of its own accord meanwhile. Adaptive: each task has its own delay, which follows its **lag**
+//! Static: the wake-ups of all tasks have the same delay (the paper tries 2 ms and 8 ms), since the running task may yield by itself
+//! meanwhile. Adaptive: each task has its own delay, which follows its **lag**
 //!
 //! ```text
 //! lag   = (t_comp - t_fair) / (t_comp + t_idle)        (1)
 //! delay = delay + lag × (delay + 10 us)                (2)
 //! ```
 //!
-//! where `t_idle` is synchronisation and steal, so that `t_comp + t_idle` is the time that it lived unparked. Whoever
-//! had more than its fair share waits longer, whoever had less, shorter; the 10 µs let a delay of zero grow again.
+//! where `t_idle` is synchronization and steal, so that `t_comp + t_idle` is the time that it lived unparked. A task that had more than
+//! its fair share waits longer; one that had less waits shorter. The 10 µs let a delay of zero grow again.
 //!
-//! The paper does not say how `t_fair` is found; its machine has two VMs of as many busy vCPUs each. Here: what others left of
-//! the CPUs that the tasks in scope were seen on in the last second is split among tenants by weight, and a tenant's part
-//! evenly among its tasks, both by max-min fairness. A task whose demand (`census.rs`) reaches a fifth of a CPU wants a whole
-//! one, as in Controlled Contention §III.A, since who is held up blocks more than it would; another wants what it demands. So
-//! a worker with eight helpers that sleep is entitled to its tenant's CPU time, and not to a ninth of it.
-//! Spinning counts as synchronisation where it is known, and as computing where not.
+//! The paper does not say how it finds `t_fair`; its machine has two VMs with the same number of busy vCPUs. Here the capacity is that
+//! of the CPUs on which tasks in scope were seen in the last second, without the time of others. It is split among tenants by weight,
+//! and a tenant's part evenly among its tasks, both by max-min fairness. A task whose demand (`census.rs`) reaches a fifth of a CPU
+//! wants a whole one, as in Controlled Contention §III.A, since a task that is held up blocks more than it would. Other tasks want
+//! their demand. So a worker with eight sleeping helpers is entitled to its tenant's CPU time, not to a ninth of it. Known spinning
+//! counts as synchronization, unknown spinning as computing.
 //!
-//! On the live host a new task has the delay of the task that made it. So it is told of its own in any event, also of none:
-//! one that has less than its share, whose delay stays zero, would wait as long as its parent for good.
+//! On the live host a new task inherits the delay of its parent. So the policy always sets its delay, even a delay of zero. Otherwise a
+//! task with less than its share would keep its parent's delay.
 //!
-//! Limits: the delay is kept below `most`, beyond which slices decide anyway; programs that wait busily gain nothing
-//! (§6 says so). A change of less than an eighth is not worth an action.
+//! Limits: the delay is kept below `most`, beyond which slices decide anyway. Programs that wait busily gain nothing (§6). A change of
+//! less than an eighth is not worth an action.
 
 use crate::census::Census;
 use crate::fair;
@@ -35,9 +35,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Equation 2's term "to ensure non-zero changes".
 const FLOOR_NS: i64 = 10_000;
-/// How long a CPU on which a task in scope was seen counts as theirs.
+/// How long a CPU counts as theirs after a task in scope was seen on it, in nanoseconds.
 const SEEN_NS: u64 = 1_000_000_000;
-/// A task that demands as much of a CPU, in thousandths, wants a whole one.
+/// A task with at least this demand, in thousandths of a CPU, wants a whole CPU.
 const WHOLE_MILLI: u64 = 200;
 /// Lags are in millionths.
 const UNIT: i64 = 1_000_000;
@@ -70,18 +70,18 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 #[derive(Debug)]
 pub struct DelayedPreemption {
     scope: Scope,
-    /// `None`: adaptive.
+    /// The static delay. `None` if adaptive.
     fixed_ns: Option<u64>,
     most_ns: u64,
     epoch_ns: u64,
     delays: Settled<Delay>,
-    /// What each task wants.
+    /// The demand of each task.
     census: Census,
     /// When each CPU was last seen to run a task in scope.
     cpus: BTreeMap<CpuId, u64>,
 }
 
-/// What equation 2 says now, and what the host was told; `None`: nothing yet.
+/// The present result of equation 2, and the delay set on the host. `None` before the first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delay {
     now_ns: u64,
@@ -110,7 +110,7 @@ impl DelayedPreemption {
         }
     }
 
-    /// The fair part of each task in scope that wanted to run, in nanoseconds of the last window, in the order of ids.
+    /// The fair time of each task in scope that wanted to run, in nanoseconds of the last window, in the order of ids.
     fn fair_ns(&mut self, seen: &Observation) -> BTreeMap<TaskId, u64> {
         self.census.take(seen, &BTreeSet::new());
         let covered = self.scope.covered(seen);
@@ -123,7 +123,7 @@ impl DelayedPreemption {
                 let want_ns = match self.census.demand_milli(task.id) {
                     Some(demand) if demand < WHOLE_MILLI => demand * lived_ns / 1_000,
                     Some(_) => lived_ns,
-                    // It was hardly seen yet: that is what it asked for.
+                    // Its demand is not known yet, so take what it asked for.
                     None => on_cpu_ns + steal_ns,
                 };
                 wanting.entry(task.tenant).or_default().push((task.id, want_ns));
@@ -150,7 +150,7 @@ impl DelayedPreemption {
     }
 }
 
-/// Equation 1, in millionths; `None` for a task that did not live in the window, or only parked.
+/// Equation 1, in millionths. `None` for a task that did not live in the window, or was parked all the time.
 fn lag(task: &TaskObservation, fair_ns: u64) -> Option<i64> {
     let parts = task.account.ledger.parts();
     let idle_ns = parts.block_ns + parts.steal_ns + parts.spin_ns.unwrap_or(0);
@@ -160,7 +160,7 @@ fn lag(task: &TaskObservation, fair_ns: u64) -> Option<i64> {
 
 /// Equation 2.
 fn follow(delay_ns: u64, lag: i64, most_ns: u64) -> u64 {
-    // Below -1 the delay is 0 anyway; a task that was stopped for nearly all of a window would be far below.
+    // Below -1 the delay is 0 anyway. A task that was stopped for nearly all of a window would be far below.
     let (delay, lag) = (delay_ns as i64, lag.max(-2 * UNIT));
     (delay + lag * (delay + FLOOR_NS) / UNIT).clamp(0, most_ns as i64) as u64
 }

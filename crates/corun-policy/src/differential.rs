@@ -1,12 +1,11 @@
 //! `differential`: different slices on every CPU. PACT'16 §5.2.
 //!
-//! Each time a CPU dispatches a task, the slice is drawn at random from [10 ms, 30 ms]; the mean is the same on every
-//! CPU, but the CPUs of a parallel program proceed at different paces. Threads that no longer run side by side press
-//! less on the memory they share. The drawing is `corun_slice_ns` of corun-decisions' `decisions.h`; this file only asks for it,
-//! once per task.
+//! Each time a CPU dispatches a task, its slice is drawn at random from [10 ms, 30 ms]. The mean is the same on every CPU, but the CPUs
+//! of a parallel program proceed at different speeds. Threads that no longer run in step put less pressure on their shared memory.
+//! `corun_slice_ns` in corun-decisions' `decisions.h` draws. This file only sets the range, once per task.
 //!
-//! Limits: only as fine as the scheduler beneath keeps slices (rounded up to the tick under Linux's own); the
-//! paper itself finds that tightly coupled CPU-bound programs lose by it.
+//! Limits: slices are only as precise as in the scheduler (Linux's own rounds them up to the tick). The paper itself finds that tightly
+//! coupled CPU-bound programs lose by it.
 
 use crate::options::{BadPolicy, Kind, OptionSpec, Values};
 use crate::scope::Scope;

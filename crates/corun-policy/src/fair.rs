@@ -1,7 +1,7 @@
-//! Fair shares: how much of a capacity each of several wants gets when they are weighed alike (max-min fairness).
+//! Fair shares: divides a capacity among several wants (max-min fairness).
 //!
-//! Whoever wants less than an equal part gets what it wants; what is left over is split among the others. PACT'16
-//! §5.1 calls it "the ideal fair allocation of CPU time" and does not say how it is found.
+//! A want below an equal part is met, and the rest is split among the others. PACT'16 §5.1 calls this "the ideal fair allocation of CPU
+//! time" and does not say how to find it.
 
 /// The max-min fair allocation of `capacity` to `wants`, in the unit of both.
 pub fn shares(capacity: u64, wants: &[u64]) -> Vec<u64> {
@@ -17,12 +17,11 @@ pub fn shares(capacity: u64, wants: &[u64]) -> Vec<u64> {
     got
 }
 
-/// The same where each has a weight: who still wants more gets of what is left in proportion to it. A weight of 0 counts
-/// as 1.
+/// The same with weights: unmet wants get the rest in proportion to their weights. A weight of 0 counts as 1.
 pub fn weighted_shares(capacity: u64, wants: &[(u64, u64)]) -> Vec<u64> {
     let weight = |i: usize| wants[i].1.max(1);
     let mut order: Vec<usize> = (0..wants.len()).collect();
-    // Who is met first as the level of CPU time per weight rises.
+    // The order in which wants are met as the CPU time per weight rises.
     order.sort_by(|&a, &b| {
         let level = |i: usize, by: usize| u128::from(wants[i].0) * u128::from(weight(by));
         level(a, b).cmp(&level(b, a)).then(a.cmp(&b))
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_weight_is_twice_the_share_of_what_is_contended() {
+    fn twice_the_weight_is_twice_the_share_of_contended_time() {
         assert_eq!(weighted_shares(90, &[(10, 100), (80, 100), (80, 300)]), [10, 20, 60]);
         assert_eq!(weighted_shares(100, &[(90, 100), (90, 0)]), [90, 10]);
     }

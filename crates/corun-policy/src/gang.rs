@@ -1,12 +1,12 @@
 //! `gang`: all threads of a tenant run together, in a slot without interference. Gang scheduling (Feitelson and Rudolph, 1992).
 //!
-//! Tenants whose threads fit the CPUs together share a slot, as jobs share a row of Ousterhout's matrix: the one whose turn it is,
-//! then in the order of their turn each for whose CPU-bound tasks there are CPUs left that they may use ([`crate::seats`]). With `together=false` there is one tenant
-//! in a slot, as Controlled Contention §II compares itself with.
+//! Tenants whose threads fit the CPUs together share a slot, as jobs share a row of Ousterhout's matrix. The tenant whose turn it is
+//! comes first. The others follow in the order of their turn, each if CPUs that it may use are left for its CPU-bound tasks
+//! ([`crate::seats`]). With `together=false` a slot has one tenant, like the gang scheduling in Controlled Contention §II.
 //!
-//! Members are the tenants in scope that want a noticeable part of a CPU; whoever hardly runs is left alone and needs no
-//! slot. Limits, which the paper shows: a slot leaves CPUs idle that its tenant does not use, and one that waits for
-//! devices wastes most of its own.
+//! Members are the tenants in scope that want a noticeable part of a CPU. A tenant that hardly runs is left alone and needs no slot.
+//! Limits, which the paper shows: a slot leaves the CPUs idle that its tenant does not use, and a tenant that waits for devices wastes
+//! most of its slot.
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{Kind, OptionSpec, Values};
@@ -15,8 +15,8 @@ use crate::slots::{Member, Slots};
 use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
-/// Length of a slot: short enough that nobody waits noticeably, long enough that switching costs little. At most SLURM's, 30 s. (Under
-/// the sched_ext scheduler a park ends after 20 s in any event.)
+/// Length of a slot: short enough that nobody waits noticeably, and long enough that switching costs little. At most that of SLURM, 30
+/// s. (Under the sched_ext scheduler a park ends after 20 s in any case.)
 pub(crate) const SLOT: OptionSpec = OptionSpec {
     name: "slot",
     default: "50ms",
@@ -25,7 +25,7 @@ pub(crate) const SLOT: OptionSpec = OptionSpec {
     about: "how long those who were chosen run before the next are",
 };
 
-/// From how much CPU time a tenant needs a slot.
+/// A tenant needs a slot from this CPU time on.
 pub(crate) const LEAST: OptionSpec = OptionSpec {
     name: "least",
     default: "1",
@@ -46,10 +46,10 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// How often gangs halve their counters, in slots. Which number does not matter where each slot has one member.
+/// Gangs halve their counters after this many slots. With one member per slot the number does not matter.
 pub(crate) const AGE_SLOTS: u64 = 16;
 
-/// Slots are cut into two epochs, so that one whose tenant ended is not wasted whole.
+/// A slot has two epochs, so that a slot whose tenant ended is not lost as a whole.
 pub(crate) fn epoch_of(slot_ns: u64) -> u64 {
     slot_ns / 2
 }
@@ -77,7 +77,7 @@ impl Gang {
     }
 }
 
-/// The first, and in the order of their turn each that fits as well. One without a CPU-bound task takes a CPU all the same.
+/// The first, and then in the order of their turn each that also fits. One without a CPU-bound task also takes a CPU.
 fn gangs(queue: &[Member], cpus: u64, confined: &Confined) -> Vec<TenantId> {
     let mut seats = Seats::new(cpus, confined);
     let (first, others) = queue.split_first().expect("a slot has members");

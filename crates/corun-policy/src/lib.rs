@@ -1,20 +1,20 @@
 //! Scheduling policies: pure, one file each, named as in the papers; and the loop that runs one of them on a host.
 //!
-//! Once an epoch a policy is given what a host observed and answers with turns of the five knobs, each with its reason. It
-//! cannot tell a live machine from a modelled one.
+//! Once an epoch a policy gets the observation of a host. It returns changes of the five knobs, each with its reason. It cannot tell a
+//! live machine from a modelled one.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`registry`], [`options`], [`scope`] | every policy by name; its options; whom it may touch |
+//! | [`registry`], [`options`], [`scope`] | every policy by name; its options; the tenants that it may touch |
 //! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`], [`sam`] | the policies |
-//! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
-//! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
-//! | [`seats`] | whose tasks fit the CPUs together |
-//! | [`controller`] | the control loop: a policy at work on a host; whom it refuses, dry runs |
-//! | [`guard`], [`sequential`] | does a policy help? the test that says so |
-//! | [`conformance`] | what the control loop must do on every host |
+//! | [`slots`], [`parking`], [`dc_search`] | separation in time; the parked tenants; the degree of contention, found online |
+//! | [`census`], [`settled`], [`fair`] | the wants and CPU time of each tenant; the settings of each task; fair shares |
+//! | [`seats`] | which tasks fit the CPUs together |
+//! | [`controller`] | the control loop: runs a policy on a host; refusals, dry runs |
+//! | [`guard`], [`sequential`] | whether a policy helps, and the test for it |
+//! | [`conformance`] | the requirements on the control loop on every host |
 //!
-//! Absences: no file, clock, thread or hash order; nothing unsafe.
+//! It uses no files, clocks, threads or hash order, and no unsafe code.
 
 pub mod auto;
 pub mod census;

@@ -1,4 +1,4 @@
-//! `observe`: does nothing. The default, and what every other policy is compared with.
+//! `observe`: does nothing. It is the default, and the baseline of every other policy.
 
 use corun_model::{Decision, Knob, Machine, Observation, Policy};
 

@@ -1,13 +1,13 @@
-//! Options of policies: what each has, with unit, range and default; and what was given, checked against that.
+//! Options of policies: their units, ranges and defaults, and the check of given values.
 
 use crate::scope::Scope;
 use corun_model::duration::{human_ns, parse_ns};
 use std::collections::BTreeMap;
 
-/// What values an option takes, besides its [`words`](OptionSpec::words).
+/// The values of an option, in addition to its [`words`](OptionSpec::words).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A time, in nanoseconds from here to there.
+    /// A time in nanoseconds, within a range.
     Time {
         /// The least.
         least_ns: u64,
@@ -34,13 +34,13 @@ pub enum Kind {
 pub struct OptionSpec {
     /// Its name in files and on the command line.
     pub name: &'static str,
-    /// What it is where nobody says.
+    /// Its default value.
     pub default: &'static str,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: Kind,
-    /// Words that it takes beside them.
+    /// Words that it also takes.
     pub words: &'static [&'static str],
-    /// What it does, in one clause.
+    /// Its effect, in one clause.
     pub about: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl OptionSpec {
         }
     }
 
-    /// What it takes, for people: "100 us to 1.00 s, or adaptive".
+    /// Its values, for people: "100 us to 1.00 s, or adaptive".
     pub fn range(&self) -> String {
         let mut parts = match self.kind {
             Kind::Time { least_ns, most_ns } => {
@@ -86,14 +86,14 @@ impl OptionSpec {
     }
 }
 
-/// Why there is no policy as it was asked for; shown, it is one sentence with the remedy.
+/// Why a policy cannot be made. Displayed, it is one sentence with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadPolicy {
     /// No policy has this name.
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The existing policies.
         known: Vec<&'static str>,
     },
     /// The policy has no such option.
@@ -102,7 +102,7 @@ pub enum BadPolicy {
         policy: &'static str,
         /// The option.
         option: String,
-        /// Those that it has.
+        /// The existing options.
         known: Vec<&'static str>,
     },
     /// The option does not take this value.
@@ -114,14 +114,14 @@ pub enum BadPolicy {
         /// The value.
         value: String,
     },
-    /// The least of two times is above the most.
+    /// The least of two times is larger than the most.
     Exchanged {
         /// The policy.
         policy: &'static str,
-        /// The options, and their times in nanoseconds.
+        /// The options, with their times in nanoseconds.
         bounds: [(&'static str, u64); 2],
     },
-    /// A time that tenants have the machine alone is not shorter than the time from one to the next.
+    /// The time for which tenants have the machine alone is not shorter than its period.
     NotShorter {
         /// The policy.
         policy: &'static str,
@@ -131,7 +131,7 @@ pub enum BadPolicy {
 }
 
 impl BadPolicy {
-    /// The options that it speaks of.
+    /// The options that are wrong.
     pub fn options(&self) -> Vec<&str> {
         match self {
             BadPolicy::Unknown { .. } => Vec::new(),
@@ -172,40 +172,40 @@ impl std::fmt::Display for BadPolicy {
 
 impl std::error::Error for BadPolicy {}
 
-/// What was given to a policy: option texts, and whom it may touch.
+/// The options for a policy as text, and its scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     given: BTreeMap<String, String>,
-    /// Whom it may touch.
+    /// The tenants that it may touch.
     pub scope: Scope,
 }
 
 impl Options {
-    /// Nothing given: every option has its default.
+    /// No options: all have their defaults.
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Gives an option, as text; the last one of a name counts. It is checked when the policy is made.
+    /// Sets an option, as text. The last value of a name counts. Values are checked when the policy is made.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Options {
         self.given.insert(name.into().replace('_', "-"), value.into());
         self
     }
 
-    /// Whom the policy may touch.
+    /// Sets the tenants that the policy may touch.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Options {
         self.scope = scope;
         self
     }
 
-    /// What was given, by name.
+    /// The given options, by name.
     pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         self.given.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Checks everything that was given against what a policy has.
+    /// Checks all given options against those of a policy.
     pub(crate) fn values(
         &self,
         policy: &'static str,
@@ -233,14 +233,14 @@ enum Value {
     Name(String),
 }
 
-/// A policy's options, all of them there and in range.
+/// The options of a policy, complete and in range.
 pub(crate) struct Values {
     values: BTreeMap<&'static str, Value>,
     pub scope: Scope,
 }
 
 impl Values {
-    /// A number, time or flag; `None` where one of the option's words was given.
+    /// A number, time or flag. `None` if a word was given.
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.values.get(name) {
             Some(Value::Number(n)) => Some(*n),
@@ -249,7 +249,7 @@ impl Values {
         }
     }
 
-    /// The word that was given, if one was.
+    /// The given word, if any.
     pub fn word(&self, name: &str) -> Option<&'static str> {
         match self.values.get(name) {
             Some(Value::Word(word)) => Some(word),
@@ -257,7 +257,7 @@ impl Values {
         }
     }
 
-    /// A tenant's name; `None` where a word was given.
+    /// A tenant's name. `None` if a word was given.
     pub fn name(&self, name: &str) -> Option<String> {
         match self.values.get(name) {
             Some(Value::Name(text)) => Some(text.clone()),

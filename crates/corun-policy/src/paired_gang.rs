@@ -1,7 +1,8 @@
-//! `paired_gang`: two tenants at a time where their demands fit together. Paired gang scheduling (Wiseman and
-//! Feitelson, 2003), as Controlled Contention §VII describes it: two jobs share a gang as long as there are CPUs enough.
+//! `paired_gang`: two tenants at a time if their demands fit together. Paired gang scheduling (Wiseman and Feitelson, 2003), as in
+//! Controlled Contention §VII: two jobs share a gang as long as there are enough CPUs.
 //!
-//! The one whose turn it is runs; beside it the next in turn whose demand, averaged over its tasks' running and
+//! The tenant whose turn it is runs. The next in turn runs with it if its demand fits into the CPUs that are left. Demand is averaged
+//! over running and blocking. A job that waits for devices half of its time leaves half of its CPUs free.
 //! blocking, fits into the CPUs that are left. A job that waits for devices half of its time leaves half of its CPUs.
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
@@ -13,7 +14,7 @@ use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[SLOT, LEAST];
 
-/// Two tenants at a time where they fit.
+/// Two tenants at a time if they fit.
 #[derive(Debug)]
 pub struct PairedGang {
     census: Census,
@@ -34,7 +35,7 @@ impl PairedGang {
     }
 }
 
-/// The first, and the next whose demand fits beside it.
+/// The first, and the next whose demand fits with it.
 fn pair(queue: &[Member], cpus: u64) -> Vec<TenantId> {
     let first = &queue[0];
     let left_milli = (cpus * 1_000).saturating_sub(first.demand_milli);

@@ -1,4 +1,4 @@
-//! Who is parked: turns "these shall be stopped now" into the park and unpark actions that are still missing.
+//! Parks tenants: turns the set of tenants to stop into the park and unpark actions that are missing.
 
 use corun_model::reason::Release;
 use corun_model::{Action, Decision, Reason, TenantId};
@@ -11,14 +11,14 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// Those that are parked.
+    /// The parked tenants.
     pub fn parked(&self) -> &BTreeSet<TenantId> {
         &self.parked
     }
 
-    /// Parks exactly `stop`; `stops` and `runs` say why. Whoever is let go is so before others are parked: it then wakes up
-    /// where it last ran, on CPUs that are all busy. On one that had just become idle the kernel puts two of its threads,
-    /// the other CPU being the controller's for that moment, and may leave them there for half a slot.
+    /// Parks exactly `stop`; `stops` and `runs` are the reasons. Tenants are released before others are parked, so that they wake up
+    /// where they last ran, while all CPUs are busy. If one CPU had just become idle, the kernel would put two of its threads there,
+    /// since the controller uses the other CPU at that moment. It may leave them there for half a slot.
     pub fn change(&mut self, stop: BTreeSet<TenantId>, stops: &Reason, runs: &Reason) -> Vec<Decision> {
         let park = stop
             .difference(&self.parked)
@@ -32,7 +32,7 @@ impl Parking {
         decisions
     }
 
-    /// Lets everybody go.
+    /// Unparks all tenants.
     pub fn release(&mut self, why: Release) -> Vec<Decision> {
         let why = Reason::Release(why);
         self.change(BTreeSet::new(), &why, &why)

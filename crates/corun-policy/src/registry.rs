@@ -1,4 +1,4 @@
-//! Every policy: name, options, knobs and where it comes from; and how one is made from its name.
+//! All policies: name, options, knobs and source; and how to make one from its name.
 
 use crate::options::{BadPolicy, OptionSpec, Options, Values};
 use crate::{
@@ -6,18 +6,18 @@ use crate::{
 };
 use corun_model::{Counter, Knob, Policy};
 
-/// One policy as people choose it.
+/// A policy in the list for users.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name, as in the papers.
     pub name: &'static str,
-    /// What it does, in one clause.
+    /// Its effect, in one clause.
     pub about: &'static str,
-    /// Where it is described.
+    /// The paper or document that describes it.
     pub source: &'static str,
-    /// The knobs that it turns.
+    /// The knobs that it changes.
     pub knobs: &'static [Knob],
-    /// The hardware events without which it can decide nothing.
+    /// The hardware events that it needs.
     pub counters: &'static [Counter],
     /// Its options.
     pub options: &'static [OptionSpec],
@@ -124,7 +124,7 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// The policy of this name, with `-` as good as `_`.
+/// The policy with this name; `-` counts as `_`.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     let name = name.replace('-', "_");
     ALL.iter().find(|e| e.name == name)
@@ -133,7 +133,7 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 /// Makes a policy.
 ///
 /// # Errors
-/// One sentence that names the policy, option or value that does not exist, and what does.
+/// One sentence that names the unknown policy, option or value, and the known ones.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, BadPolicy> {
     let known = || ALL.iter().map(|e| e.name).collect();
     let entry = entry(name).ok_or_else(|| BadPolicy::Unknown { name: name.to_owned(), known: known() })?;

@@ -1,26 +1,27 @@
-//! `sam` and `sam_mph`: who shares data runs close together, who wants memory or a core's pipeline runs apart. ATC'16.
+//! `sam` and `sam_mph`: tasks that share data run close together; tasks that need memory or a core's pipeline run apart. ATC'16.
 //!
-//! Every epoch the counters of each task that ran are consolidated by application (§4.2), an application is classified by the
-//! lines that its tasks fetch from other caches, and tasks are mapped to hardware contexts one to one. Four levels, as the
-//! paper takes them apart:
+//! Every epoch the counters of the tasks that ran are combined per application (§4.2). An application is classified by the lines that
+//! its tasks fetch from other caches. Tasks are mapped to hardware contexts one to one. There are four levels, which the paper
+//! compares:
 //!
-//! | switches | who shares | where they go |
+//! | switches | sharing is decided for | mapping |
 //! | --- | --- | --- |
-//! | none: SAM | each task by itself, by the last epoch | step by step onto one socket ([`reactive`]) |
-//! | `tolerance` (M) | the application | all of it onto one socket, who stalls most per transfer first ([`mapping`], §3.1, §4.4) |
+//! | none: SAM | each task alone, by the last epoch | step by step onto one socket ([`reactive`]) |
+//! | `tolerance` (M) | the application | all of it onto one socket; the one with most stalls per transfer first ([`mapping`], §3.1,
+//! §4.4) |
 //! | `history` (P) | in more than 6 of the last 10 epochs ([`application`], §4.3) | |
-//! | `hyperthreads` (H) | | cores are not shared by who has a high IPC, and are by who stalls most (§3.2) |
+//! | `hyperthreads` (H) | | tasks with a high IPC do not share cores; those with most stalls do (§3.2) |
 //!
-//! At every level who is bound by memory is spread over the sockets, each where his memory is ([`memory`]). With `sample` counters are read
-//! oftener than tasks are mapped, each sample counting alike, as the paper reads them every millisecond.
+//! At every level, tasks that are bound by memory are spread over the sockets, each to its memory ([`memory`]). With `sample` counters
+//! are read more often than tasks are mapped, and each sample counts equally; the paper reads them every millisecond.
 //!
-//! Confinement follows only where it serves somebody: while nobody shares data or wants memory, every task may run anywhere.
-//! With more running tasks than contexts a task is confined to the socket of its context, so that the kernel shares CPUs out.
+//! Tasks are confined only if that helps some task: while none shares data or needs memory, every task may run anywhere. With more
+//! running tasks than contexts a task is confined to the socket of its context, and the kernel distributes the CPUs.
 //!
-//! Limits: of SAM itself (ATC'15) [`reactive`] says what is public. Two tasks that share data on
-//! hyperthreads of one core share it in caches that no event counts, and who shares with whom no event tells either: pairs are made
-//! of neighbours in the order of their making. An application that was paired counts as sharing for some seconds more, and is then
-//! looked at again, which takes it apart for a second where the kernel spreads tasks; so later each time. A task that has slept through an epoch keeps its place.
+//! Limits: [`reactive`] contains what is public of SAM itself (ATC'15). Two tasks that share data on hyperthreads of one core share it
+//! in caches that no event counts. No event shows which tasks share with each other: pairs are neighbors in the order of their
+//! creation. An application in pairs counts as sharing for some seconds more, and is then checked again. If the kernel spreads tasks,
+//! the check separates it for a second, so it is later each time. A task that has slept through an epoch keeps its place.
 
 mod application;
 mod crowd;
@@ -41,7 +42,7 @@ use mapping::{At, Need, Occupancy};
 use memory::Memory;
 use std::collections::BTreeMap;
 
-/// The counters without which nothing is decided.
+/// The counters that the policy needs.
 pub(crate) const COUNTERS: &[Counter] = &[
     Counter::Cycles,
     Counter::Instructions,
@@ -56,7 +57,7 @@ const fn switch(name: &'static str, default: &'static str, about: &'static str) 
     OptionSpec { name, default, kind: Kind::Flag, words: &[], about }
 }
 
-/// The options, with the three additions on or off.
+/// The options. `on` is the default of the three additions.
 const fn options(on: &'static str) -> [OptionSpec; 11] {
     const fn number(
         name: &'static str,
@@ -108,7 +109,7 @@ const fn options(on: &'static str) -> [OptionSpec; 11] {
 pub(crate) const PLAIN: &[OptionSpec] = &options("false");
 pub(crate) const MPH: &[OptionSpec] = &options("true");
 
-/// Which of the paper's additions are on.
+/// The additions of the paper that are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Additions {
     tolerance: bool,
@@ -124,28 +125,28 @@ pub struct Sam {
     additions: Additions,
     thresholds: Thresholds,
     mapped_every_ns: u64,
-    /// Counters are read so often.
+    /// The time between two samples, in nanoseconds.
     sample_ns: u64,
-    /// Since tasks were mapped last.
+    /// The time since tasks were last mapped, in nanoseconds.
     sampled_ns: u64,
     samples: BTreeMap<TaskId, Samples>,
     memory: Memory,
     applications: BTreeMap<TenantId, Application>,
-    /// What each task is confined to; `None`: to nothing.
+    /// The confinement set for each task. `None` for no confinement.
     told: Settled<Option<Confinement>>,
 }
 
-/// What a task did in the samples of an epoch.
+/// The activity of a task in the samples of an epoch.
 #[derive(Clone, Copy, Debug)]
 struct Samples {
     wanted_ns: u64,
     did: Option<Sums>,
 }
 
-/// What a task is confined to.
+/// The confinement of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Confinement {
-    /// A context, by place in the machine's list.
+    /// A context, as an index into the machine's list.
     Context(usize),
     /// All contexts of a socket.
     Socket(u32),
@@ -165,7 +166,7 @@ impl Confinement {
 struct Running {
     id: TaskId,
     application: TenantId,
-    /// Its context, as it was told or where it was seen; by place in the machine's list.
+    /// Its context, as set or as seen: an index into the machine's list.
     at: Option<usize>,
     did: Sums,
 }
@@ -202,7 +203,7 @@ impl Sam {
         }
     }
 
-    /// Adds a sample; whether the epoch is over with it.
+    /// Adds a sample. Returns whether it ends the epoch.
     fn sample(&mut self, seen: &Observation) -> bool {
         for t in &seen.tasks {
             let ledger = &t.account.ledger;
@@ -214,11 +215,11 @@ impl Sam {
             }
         }
         self.sampled_ns += seen.window_ns();
-        // Half a sample early rather than a whole one late.
+        // Half a sample early is better than a whole one late.
         self.sampled_ns + self.sample_ns / 2 >= self.mapped_every_ns
     }
 
-    /// Who ran and was counted, application by application.
+    /// The tasks that ran and were counted, ordered by application.
     fn running(&mut self, machine: &Machine, seen: &Observation) -> Vec<Running> {
         let samples = std::mem::take(&mut self.samples);
         let epoch_ns = if samples.is_empty() { seen.window_ns() } else { self.sampled_ns };
@@ -250,7 +251,7 @@ impl Sam {
         running
     }
 
-    /// Follows every application through the epoch: §4.2 and §4.3.
+    /// Updates every application with the epoch (§4.2 and §4.3).
     fn classify(&mut self, running: &[Running]) {
         let mut old = std::mem::take(&mut self.applications);
         for tasks in running.chunk_by(|a, b| a.application == b.application) {
@@ -261,7 +262,7 @@ impl Sam {
         }
     }
 
-    /// What an application's tasks need, and how early it chooses: §4.4.
+    /// What an application's tasks need, and its priority in choosing (§4.4).
     fn need(&self, id: TenantId) -> Need {
         let application = &self.applications[&id];
         let h = self.additions.hyperthreads;
@@ -277,7 +278,7 @@ impl Sam {
         }
     }
 
-    /// Maps applications one after the other: the paper's list.
+    /// Maps applications one after the other, in the paper's order.
     fn map(&mut self, machine: &Machine, running: &[Running]) -> Vec<(TaskId, usize)> {
         let of_one = |tasks: &[Running]| {
             let id = tasks[0].application;
@@ -299,7 +300,7 @@ impl Sam {
         occupancy.finish()
     }
 
-    /// Whether a task counts as sharing data where each is looked at by itself: by the last epoch, or by its application's history.
+    /// Whether a task alone counts as sharing data: by the last epoch, or by its application's history.
     fn shares(&self, task: &Running) -> bool {
         match self.additions.history {
             true => self.applications[&task.application].sharing() > Sharing::Low,
@@ -307,7 +308,7 @@ impl Sam {
         }
     }
 
-    /// Whether it would serve anybody to confine tasks at all.
+    /// Whether confinement would help any task.
     fn serves(&self) -> bool {
         self.applications.values().any(|a| a.sharing() > Sharing::Low || a.wants_memory())
     }
@@ -321,7 +322,7 @@ fn why(tenant: String, application: &Application, machine: &Machine, home: Confi
     application.because(tenant, socket, core)
 }
 
-/// More tasks run than there are contexts.
+/// Whether more tasks run than there are contexts.
 fn is_crowded(machine: &Machine, running: &[Running]) -> bool {
     running.len() > machine.cpu_count()
 }

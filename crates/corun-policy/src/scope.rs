@@ -1,10 +1,10 @@
-//! Whom a policy may touch. Protected tenants are refused anyway, and who is refused is known to the observation; a policy that
-//! knows them plans around them.
+//! The tenants that a policy may touch. Protected tenants are refused in any case, and observations say which tenants would be refused.
+//! So a policy can plan around them.
 
 use corun_model::{Observation, Tenant, TenantId};
 use std::collections::BTreeSet;
 
-/// Tenants that a policy may touch, by name or key. Kernel tasks and idle are never among them.
+/// The tenants that a policy may touch, by name or key. Kernel tasks and idle are never among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     only: Option<BTreeSet<String>>,
@@ -24,7 +24,7 @@ impl Scope {
         self
     }
 
-    /// None of these, by name or key; wins over [`only`](Scope::only).
+    /// Excludes these, by name or key, even if they are in [`only`](Scope::only).
     #[must_use]
     pub fn protect(mut self, tenants: impl IntoIterator<Item = impl Into<String>>) -> Scope {
         self.protected.extend(tenants.into_iter().map(Into::into));
@@ -37,8 +37,8 @@ impl Scope {
         tenant.kind.is_controllable() && !named(&self.protected) && self.only.as_ref().is_none_or(named)
     }
 
-    /// The tenants of an observation that may be touched and would not be refused. Names are compared: once per observation is
-    /// enough.
+    /// The tenants of an observation that may be touched and would not be refused. This compares names, so call it once per
+    /// observation.
     pub fn covered(&self, seen: &Observation) -> BTreeSet<TenantId> {
         let is_refused = |t: &Tenant| seen.refused.binary_search(&t.id).is_ok();
         seen.tenants.iter().filter(|t| !is_refused(t) && self.covers(t)).map(|t| t.id).collect()

@@ -1,39 +1,39 @@
-//! What fits: whether the tasks of several tenants can all be on a CPU at once.
+//! Whether the tasks of several tenants can all be on a CPU at once.
 //!
-//! A task takes any CPU, or one of those that its affinity and cpuset leave it. As many tasks as can be are given a CPU each: a maximum
-//! matching of tasks and CPUs. A tenant **fits** beside others if the matching grows by all of its tasks: then nobody
-//! takes a CPU from anybody. By Hall's theorem each of some tasks has a CPU exactly if no set of them has fewer CPUs than tasks.
+//! A task takes any CPU, or one of those in its affinity and cpuset. As many tasks as possible get a CPU each: a maximum matching of
+//! tasks and CPUs. A tenant **fits** with others if the matching grows by all of its tasks; then it takes no CPU from others. By Hall's
+//! theorem each task has a CPU exactly if no set of tasks has fewer CPUs than tasks.
 //!
-//! Method: augmenting paths (Kuhn 1955), a task at a time. Which tasks of a set can have a CPU at once is a matroid, so a task for which there
-//! is none when it comes would have none later either. Tasks that may run anywhere take what is left.
+//! Method: augmenting paths (Kuhn 1955), one task at a time. The sets of tasks that can have a CPU at once form a matroid. So a task
+//! that finds no CPU when it comes would not find one later. Tasks that may run anywhere take what is left.
 
 use corun_model::limits::CpuSet;
 use corun_model::{CpuId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The CPUs of tasks that may not run anywhere, by tenant. Who is not in it is not known to be confined.
+/// The CPUs of confined tasks, by tenant. A tenant that is not in it is not known to be confined.
 pub type Confined = BTreeMap<TenantId, Vec<Arc<CpuSet>>>;
 
-/// A machine of which some CPUs are taken.
+/// A machine on which some CPUs are taken.
 #[derive(Clone, Debug)]
 pub struct Seats<'a> {
     cpus: u64,
     confined: &'a Confined,
-    /// Those of tasks that have a CPU of their set, and which.
+    /// The CPU sets of seated tasks, with their CPUs.
     sets: Vec<&'a CpuSet>,
     on: BTreeMap<CpuId, usize>,
-    /// Tasks that may run anywhere.
+    /// Number of seated tasks that may run anywhere.
     free: u64,
 }
 
 impl<'a> Seats<'a> {
-    /// A machine of so many CPUs, and who is confined on it.
+    /// A machine with this many CPUs, and the confined tasks.
     pub fn new(cpus: u64, confined: &'a Confined) -> Seats<'a> {
         Seats { cpus, confined, sets: Vec::new(), on: BTreeMap::new(), free: 0 }
     }
 
-    /// Seats a tenant of so many tasks, as far as there are CPUs. Whether each found one that nobody else needs.
+    /// Seats a tenant's tasks as far as there are CPUs. Returns whether each found a CPU.
     pub fn seat(&mut self, id: TenantId, tasks: u64) -> bool {
         let confined = self.confined.get(&id).map_or(&[][..], Vec::as_slice);
         let confined = &confined[..confined.len().min(tasks as usize)];
@@ -52,7 +52,7 @@ impl<'a> Seats<'a> {
         self.taken() - before == tasks
     }
 
-    /// The same, if each of them finds one; else nobody is seated.
+    /// The same, but seats no task unless each finds a CPU.
     pub fn seat_all(&mut self, id: TenantId, tasks: u64) -> bool {
         let mut with = self.clone();
         let fits = with.seat(id, tasks);
@@ -62,12 +62,12 @@ impl<'a> Seats<'a> {
         fits
     }
 
-    /// CPUs that are taken.
+    /// Number of CPUs that are taken.
     fn taken(&self) -> u64 {
         (self.on.len() as u64 + self.free).min(self.cpus)
     }
 
-    /// Gives a task a CPU; who has it takes another one, if there is one.
+    /// Gives a task a CPU. A task that holds it takes another one, if possible.
     fn place(&mut self, task: usize, asked: &mut BTreeSet<CpuId>) -> bool {
         for cpu in self.sets[task] {
             if asked.insert(*cpu) && self.on.get(cpu).copied().is_none_or(|other| self.place(other, asked)) {
@@ -79,22 +79,23 @@ impl<'a> Seats<'a> {
     }
 }
 
-/// Tenants that can get into each other's way, and the CPUs that they may use.
+/// Tenants that can get into each other's way, and their CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The tenants.
     pub members: BTreeSet<TenantId>,
-    /// So many CPUs.
+    /// The number of their CPUs.
     pub cpus: u64,
 }
 
-/// These tenants, of so many tasks each, by groups: two are in one if a task of either may use the same CPU, or both are with a third.
+/// Groups these tenants, given with their numbers of tasks. Two are in one group if tasks of both may use the same CPU, or both are in
+/// a group with a third.
 pub fn groups(cpus: u64, confined: &Confined, tenants: impl Iterator<Item = (TenantId, u64)>) -> Vec<Group> {
     let mut found: Vec<(BTreeSet<TenantId>, Option<CpuSet>)> = Vec::new();
     for (id, tasks) in tenants {
         let sets = confined.get(&id).map_or(&[][..], Vec::as_slice);
         let is_free = (sets.len() as u64) < tasks || sets.iter().any(|set| set.len() as u64 >= cpus);
-        // `None` is all CPUs.
+        // `None` means all CPUs.
         let mut may_use =
             (!is_free).then(|| sets.iter().flat_map(|set| set.iter().copied()).collect::<CpuSet>());
         let mut members = BTreeSet::from([id]);
@@ -116,7 +117,7 @@ pub fn groups(cpus: u64, confined: &Confined, tenants: impl Iterator<Item = (Ten
     found.into_iter().map(group).collect()
 }
 
-/// Whether some of these tenants, of so many tasks each, take CPUs from others of them.
+/// Whether some of these tenants, given with their numbers of tasks, take CPUs from others.
 pub fn compete(cpus: u64, confined: &Confined, tenants: impl Iterator<Item = (TenantId, u64)>) -> bool {
     let mut all = Seats::new(cpus, confined);
     let mut by_itself = 0;
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Each task's CPUs, as bits; 0: it may run anywhere.
+    /// The CPUs of each task, as bits; 0 means that it may run anywhere.
     type Tasks = Vec<u32>;
 
     fn confined(tenants: &[Tasks]) -> Confined {
@@ -143,7 +144,7 @@ mod tests {
         tenants.iter().enumerate().map(|(i, tasks)| (TenantId(i as u32), of(tasks))).collect()
     }
 
-    /// How many tasks can be on a CPU at once: everything is tried.
+    /// How many tasks can be on a CPU at once, by trying everything.
     fn most_at_once(cpus: u32, tasks: &[u32], taken: u32) -> u64 {
         let Some((first, rest)) = tasks.split_first() else { return 0 };
         let may_use = if *first == 0 { (1 << cpus) - 1 } else { *first };
@@ -161,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_fits_and_who_competes_is_what_trying_everything_says((cpus, tenants) in machine()) {
+        fn fits_and_competes_agree_with_trying_everything((cpus, tenants) in machine()) {
             let confined = confined(&tenants);
             let all: Vec<(TenantId, u64)> =
                 tenants.iter().enumerate().map(|(i, tasks)| (TenantId(i as u32), tasks.len() as u64)).collect();
@@ -198,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn of_who_is_not_confined_only_numbers_count(cpus in 1u64..9, tasks in proptest::collection::vec(1u64..9, 1..6)) {
+        fn without_confinement_only_numbers_count(cpus in 1u64..9, tasks in proptest::collection::vec(1u64..9, 1..6)) {
             let nobody = Confined::new();
             let mut seats = Seats::new(cpus, &nobody);
             let mut sum = 0;
@@ -233,7 +234,7 @@ mod tests {
         assert!(
             seats.seat(TenantId(0), 1) && !seats.seat_all(TenantId(1), 1) && seats.seat_all(TenantId(2), 1)
         );
-        // Who crowds its own CPU leaves the other one.
+        // A tenant that crowds its own CPU leaves the other one.
         let mut seats = Seats::new(2, &confined);
         assert!(!seats.seat(TenantId(3), 2) && seats.seat_all(TenantId(2), 1));
         assert!(!compete(2, &confined, [(TenantId(3), 2), (TenantId(2), 1)].into_iter()));

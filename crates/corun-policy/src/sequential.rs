@@ -1,41 +1,40 @@
-//! Does it help? A sequential test on paired log gains. The guard asks it about policies (`guard.rs`).
+//! Does it help? A sequential test on paired log gains. The guard uses it for policies (`guard.rs`).
 //!
-//! **A pair** is a time without and a time with. Its gain `g` is the mean over tenants of `ln(with / without)`, so a gain of one
-//! tenant at the cost of another with as much is no gain. A pair weighs as much as its times are long: `w`.
+//! **A pair** is a time without and a time with. Its gain `g` is the mean over tenants of `ln(with / without)`. So a gain of one tenant
+//! at an equal cost to another is no gain. The weight of a pair is its length: `w`.
 //!
-//! **The statistic.** After `n` pairs the mean gain is `m = Σ w g / Σ w`. Pairs of weight 1 are known to scatter with the standard
-//! deviation `σ`, which counts as [`KNOWN`] degrees of freedom alongside what these pairs show:
+//! **The statistic.** After `n` pairs the mean gain is `m = Σ w g / Σ w`. The scatter of pairs of weight 1 is known beforehand: the
+//! standard deviation `σ`. It counts as [`KNOWN`] degrees of freedom in addition to those of the pairs:
 //!
 //! ```text
 //! s² = (KNOWN σ² + Σ w (g - m)²) / (KNOWN + n - 1)
 //! t  = (m - least) / (s / √Σw)            Student, KNOWN + n - 1 degrees of freedom
 //! ```
 //!
-//! **The rule.** It helps when `t` has a tail probability below `ERROR / PAIRS`: over all looks together, something that gains no
-//! more than `least` is kept with a probability of `ERROR` at most. It does not help when two pairs or more gain no more than
-//! `least` on average, or when [`PAIRS`] pairs have not shown that it does. Otherwise another pair is needed.
+//! **The rule.** It helps if the tail probability of `t` is below `ERROR / PAIRS`. So over all looks together, something that gains at
+//! most `least` is kept with a probability of at most `ERROR`. It does not help if two or more pairs gain at most `least` on average,
+//! or if [`PAIRS`] pairs have not shown that it does. Otherwise another pair is needed.
 //!
-//! Limits: the error rate is that of gains which scatter as `σ` says, or as the pairs themselves show, around one mean; a program
-//! that changes between a time without and the time with is taken for a gain or a loss.
+//! Limits: the error rate holds for gains around one mean that scatter as `σ` says, or as the pairs show. If a program changes between
+//! the two times of a pair, that counts as a gain or a loss.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The chance that something which does not help is kept, in hundredths. Without it one lucky pair would decide.
+/// The probability that something useless is kept, in percent. Without it one lucky pair would decide.
 pub const ERROR_PERCENT: u64 = 5;
-/// Pairs after which what has not been shown to help is given up. Without it a question might never end.
+/// After this many pairs without a proof, it is given up. Without it a question might never end.
 pub const PAIRS: usize = 5;
-/// How many degrees of freedom the scatter that is known beforehand counts for: as many as all pairs. Without it one pair could
-/// say nothing.
+/// The degrees of freedom of the scatter that is known beforehand: as many as all pairs. Without it one pair could show nothing.
 const KNOWN: usize = PAIRS;
-/// Pairs that gain nothing end the question from here on: the first one of two is asked about in a moment that was chosen.
+/// Pairs without a gain end the question from this number on, since the time of the first pair was not random.
 const LEAST_PAIRS: usize = 2;
 
-/// What a test says so far.
+/// The result of a test so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It helps.
     Helps,
-    /// It does not, or it has not been shown to.
+    /// It does not help, or has not been shown to help.
     DoesNotHelp,
     /// Another pair is needed.
     Open,
@@ -46,14 +45,14 @@ pub enum Verdict {
 pub struct Test {
     /// Standard deviation of the gain of a pair of weight 1.
     scatter: f64,
-    /// The mean log gain that is not enough.
+    /// A mean log gain up to this is not enough.
     least: f64,
-    /// Gain and weight.
+    /// The gain and weight of each pair.
     pairs: Vec<(f64, f64)>,
 }
 
 impl Test {
-    /// Whether the mean log gain is above `least`; the gain of a pair of weight 1 scatters with the standard deviation `scatter`.
+    /// Tests whether the mean log gain is above `least`. The gain of a pair of weight 1 has the standard deviation `scatter`.
     pub fn new(scatter: f64, least: f64) -> Test {
         Test { scatter, least, pairs: Vec::new() }
     }
@@ -80,7 +79,7 @@ impl Test {
         self.pairs.iter().map(|(g, w)| g * w).sum::<f64>() / self.weight()
     }
 
-    /// The chance of so great a gain, or a greater one, from something that gains `least`; 1 before the first pair.
+    /// The probability of such a gain, or a greater one, from something that gains `least`; 1 before the first pair.
     pub fn chance(&self) -> f64 {
         if self.pairs.is_empty() {
             return 1.0;
@@ -92,7 +91,7 @@ impl Test {
         upper_tail((mean - self.least) / (variance / self.weight()).sqrt(), freedom)
     }
 
-    /// What it says.
+    /// The result so far.
     pub fn verdict(&self) -> Verdict {
         let pairs = self.pairs.len();
         let allowed = ERROR_PERCENT as f64 / 100.0 / PAIRS as f64;
@@ -106,7 +105,7 @@ impl Test {
     }
 }
 
-/// The probability that Student's t of so many degrees of freedom is above `t`.
+/// The probability that Student's t with `freedom` degrees of freedom is above `t`.
 fn upper_tail(t: f64, freedom: usize) -> f64 {
     StudentsT::new(0.0, 1.0, freedom as f64).expect("degrees of freedom are positive").sf(t)
 }
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_in_two_pairs_or_little_in_all_is_given_up() {
+    fn no_gain_in_two_pairs_or_a_small_one_in_all_is_given_up() {
         assert_eq!(after(&[-0.5]).verdict(), Verdict::Open, "one pair may be chance");
         assert_eq!(after(&[0.3, -0.4]).verdict(), Verdict::DoesNotHelp);
         assert_eq!(after(&[0.02; PAIRS]).verdict(), Verdict::DoesNotHelp);
@@ -167,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_nobody_is_kept_no_more_often_than_the_error_rate_says() {
-        // Sums of twelve uniform draws, as good as normal.
+    fn a_useless_change_is_kept_no_more_often_than_the_error_rate_says() {
+        // Sums of twelve uniform draws are nearly normal.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,4 @@
-//! What a policy has settled for each task, followed from window to window: tasks come, go, and their numbers are used
-//! again.
+//! The setting of each task, from window to window. Tasks come and go, and their numbers are used again.
 
 use crate::scope::Scope;
 use corun_model::observation::TaskObservation;
@@ -19,8 +18,8 @@ impl<T> Default for Settled<T> {
 }
 
 impl<T: Copy> Settled<T> {
-    /// Calls `decide` for every living task in scope, with what is settled for it (`None`: it is new), and keeps what it
-    /// returns; forgets the others.
+    /// Calls `decide` for every living task in scope, with its setting (`None` for a new task). Keeps the results and forgets other
+    /// tasks.
     pub fn follow(
         &mut self,
         seen: &Observation,

@@ -1,24 +1,23 @@
-//! Slots: separation in time. In each slot some members run and the others are parked. Shared by `gang`,
-//! `paired_gang` and `controlled_contention`, which differ in whom they choose together.
+//! Slots: separation in time. In each slot some members run and the others are parked. `gang`, `paired_gang` and
+//! `controlled_contention` share this file, and differ in which members they choose together.
 //!
-//! Whose turn it is follows Controlled Contention §III.B: each member has a counter of the slots that it was given;
-//! the choice starts with the lowest counter, so nobody starves; counters are halved from time to time (ageing), so that
-//! those who have been here for long are not put behind newcomers. When a running member ends or falls idle before its
-//! slot is over, those who wait are looked through for one that fits beside the rest (backfill). A newcomer starts with
-//! the lowest counter that there is: it waits its turn, and no other's. Who falls idle in a slot was given it all the same,
-//! and has its counter when it comes back, unless the others have caught up by then.
+//! Turns follow Controlled Contention §III.B. Each member counts the slots that it got. The choice starts with the lowest counter, so
+//! no member starves. Counters are halved from time to time (aging), so that old members are not put behind newcomers. When a running
+//! member ends or falls idle before its slot is over, the waiting ones are searched for one that fits with the rest (backfill). A
+//! newcomer starts with the lowest existing counter, so it waits for one turn only. A slot counts for a member even if that fell idle
+//! in it. The member keeps its counter when it comes back, unless the others have caught up by then.
 
 use crate::parking::Parking;
 use corun_model::reason::{Release, Rule, SlotPart};
 use corun_model::{Decision, Observation, Reason, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a slot adds to a counter: finer than 1, so that halving keeps who is behind whom.
+/// A slot adds this to a counter. It is large, so that halving keeps the order.
 const ONE_SLOT: u64 = 1 << 32;
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which tenant.
+    /// The tenant.
     pub id: TenantId,
     /// Its CPU-bound tasks.
     pub weight: u64,
@@ -32,7 +31,7 @@ pub struct Slots {
     slot_ns: u64,
     age_slots: u64,
     counters: BTreeMap<TenantId, u64>,
-    /// Counters of those who were members and are ahead of all who are.
+    /// Counters of former members that are ahead of all present ones.
     left: BTreeMap<TenantId, u64>,
     running: Vec<TenantId>,
     ends_ns: u64,
@@ -41,7 +40,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots of this length; counters are halved every `age_slots` of them.
+    /// Slots of this length. Counters are halved every `age_slots` slots.
     pub fn new(slot_ns: u64, age_slots: u64) -> Slots {
         Slots {
             slot_ns,
@@ -55,18 +54,18 @@ impl Slots {
         }
     }
 
-    /// The same slots with nobody parked and no turn taken.
+    /// The same slots, with nobody parked and no turn taken.
     pub fn afresh(&self) -> Slots {
         Slots::new(self.slot_ns, self.age_slots)
     }
 
-    /// Those who were parked during the last window.
+    /// Tenants that were parked during the last window.
     pub fn parked(&self) -> &BTreeSet<TenantId> {
         self.parking.parked()
     }
 
-    /// One epoch: `choose` is given the members in the order of their turn and says who runs together; it must choose
-    /// the first. `rule` says who that is, for the reasons.
+    /// One epoch. `choose` gets the members in the order of their turn, and returns those that run together; they must include the
+    /// first. `rule` is the reason for the choice.
     pub fn turn(
         &mut self,
         seen: &Observation,
@@ -81,7 +80,7 @@ impl Slots {
             }
             self.left.extend(self.counters.remove_entry(&id));
         }
-        // When all have left and some come back, these are all there is to go by.
+        // If all have left and some come back, only these counters exist.
         let counters = || self.counters.values().min().or_else(|| self.left.values().min());
         let lowest = counters().copied().unwrap_or(0);
         for m in members {
@@ -114,24 +113,24 @@ impl Slots {
         self.parking.change(stop, &of(SlotPart::Waits), &of(runs))
     }
 
-    /// Who has been here for long is not to be put behind newcomers.
+    /// Halves the counters, so that old members are not put behind newcomers.
     fn age(&mut self) {
         if self.begun.is_multiple_of(self.age_slots) {
             self.counters.values_mut().chain(self.left.values_mut()).for_each(|c| *c /= 2);
         }
     }
 
-    /// Counts the present slot as given to a member.
+    /// Counts the present slot for a member.
     fn count(&mut self, id: TenantId) {
         *self.counters.get_mut(&id).expect("who runs is a member") += ONE_SLOT;
     }
 
-    /// Whether the present slot is over: it ends at the epoch nearest to its end.
+    /// Whether the present slot is over: at the epoch nearest to its end.
     fn is_over(&self, seen: &Observation) -> bool {
         seen.end_ns + seen.window_ns() / 2 >= self.ends_ns
     }
 
-    /// Members in the order of their turn, `first` before all others.
+    /// Members in the order of their turn, those in `first` before all others.
     fn queue(&self, members: &[Member], first: &[TenantId]) -> Vec<Member> {
         let mut queue = members.to_vec();
         queue.sort_by_key(|m| (!first.contains(&m.id), self.counters[&m.id], m.id));
@@ -139,7 +138,7 @@ impl Slots {
     }
 }
 
-/// Who runs together: in the order of their turn, each that still fits under the DC. The first always runs.
+/// The members that run together: in the order of their turn, each that still fits under the DC. The first always runs.
 pub(crate) fn fitting(queue: &[Member], dc: u64) -> Vec<TenantId> {
     let mut sum = 0;
     let fits = |m: &&Member| {
@@ -160,11 +159,11 @@ mod tests {
     const SLOT_NS: u64 = 50;
 
     #[test]
-    fn who_falls_idle_in_its_slot_comes_back_when_it_is_its_turn() {
+    fn a_member_that_falls_idle_in_its_slot_comes_back_in_its_turn() {
         let mut slots = Slots::new(SLOT_NS, 1_000);
         let [flaps, works] = [0, 1].map(|id| Member { id: TenantId(id), weight: 2, demand_milli: 2_000 });
         let mut given = [0, 0];
-        // It is idle whenever its slot is about to end, and back for the next.
+        // It is idle whenever its slot is about to end, and back for the next slot.
         for half in 0..80 {
             let (start_ns, end_ns) = (half * SLOT_NS / 2, (half + 1) * SLOT_NS / 2);
             let seen = Observation { start_ns, end_ns, ..Observation::default() };
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_here_alone_does_not_wait_for_a_newcomer_to_catch_up() {
+    fn a_tenant_that_was_alone_does_not_wait_for_a_newcomer_to_catch_up() {
         let mut slots = Slots::new(SLOT_NS, 1_000);
         let [old, new] = [0, 1].map(|id| Member { id: TenantId(id), weight: 2, demand_milli: 2_000 });
         let mut turn = |members: &[Member]| {

@@ -1,5 +1,5 @@
-//! What an epoch costs, as a ratio: deciding for 100 tenants with 1,000 tasks against copying the accounts that it
-//! decides on. Copying them takes some 100 µs; the target is an epoch below 200 µs (`cargo bench -p corun-policy`).
+//! The cost of an epoch as a ratio: deciding for 100 tenants with 1,000 tasks, compared with copying the accounts behind the decision.
+//! Copying takes about 100 µs. The target is an epoch below 200 µs (`cargo bench -p corun-policy`).
 
 #[path = "it/toy/mod.rs"]
 mod toy;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use toy::{who, Toy};
 
 #[test]
-fn deciding_costs_no_more_than_a_few_copies_of_what_was_seen() {
+fn deciding_costs_no_more_than_a_few_copies_of_the_observation() {
     for entry in ALL {
         let mut policy = by_name(entry.name, &Options::new()).unwrap();
         let mut toy = Toy::new(64, (0..100).map(|i| who(&format!("tenant{i}"), 10, 50 + i * 9)).collect());
-        // The least of many is what it costs; the rest is what else the machine did.
+        // The least of many is the cost. Anything above is caused by other work on the machine.
         let (mut decide, mut copy) = (Duration::MAX, Duration::MAX);
         for _ in 0..30 {
             let seen = toy.window(policy.epoch_ns());
@@ -28,7 +28,7 @@ fn deciding_costs_no_more_than_a_few_copies_of_what_was_seen() {
             toy.carry_out(&decided);
         }
         println!("{}: {decide:?}, a copy {copy:?}", entry.name);
-        // Here it is below two copies optimised and up to eight not; what is quadratic in tasks would be hundreds.
+        // With optimization it is below two copies, and without up to eight. A cost quadratic in tasks would be hundreds.
         assert!(decide < 30 * copy, "{}: {decide:?} against {copy:?}", entry.name);
     }
 }

@@ -1,31 +1,31 @@
-//! The account: service that each tenant has received by its weight, and its lag. Weighted fair queueing, where the server is
-//! the whole machine and a slot is a packet.
+//! The account: the service that each tenant has received by its weight, and its lag. This is weighted fair queueing, with the whole
+//! machine as the server and a slot as a packet.
 //!
-//! A tenant of weight `w` wants `m` CPUs, at most all of them. When slots slow everybody down alike, each has the same time for
-//! its wants. **Virtual time** is that time: with a capacity of `C` CPUs (what others than these tenants use is not in it)
+//! A tenant of weight `w` wants `m` CPUs, at most all of them. If slots slow all tenants down equally, each has the same time for its
+//! wants. **Virtual time** is that time. `C` is the capacity in CPUs, without the CPU time of anything but these tenants:
 //!
 //! ```text
 //! dV = C dt / Σ w m          a tenant's fair service is w m dV
 //! lag = V - Σ charged / (w m)
 //! ```
 //!
-//! Tenants that are confined to other CPUs ([`crate::seats::groups`]) have a virtual time of their own, with the capacity of those CPUs.
+//! Tenants that are confined to other CPUs ([`crate::seats::groups`]) have their own virtual time, with the capacity of those CPUs.
 //!
-//! A tenant with a positive lag is behind, one with a negative lag has received more than its share. The account runs on while everybody shares
-//! and while tenants take turns, so what somebody had beyond its share before there were slots is given back in slots.
+//! A tenant with a positive lag is behind. One with a negative lag has received more than its share. The account goes on both while
+//! tenants share and while they take turns. So a tenant that had more than its share before gives it back in slots.
 //!
-//! **What is charged** is CPU time. A loss is no service: time that a tenant spins for threads that were kept from running, by
-//! neighbours while everybody shared or by somebody else in its own slot; and a CPU that was idle in its slot.
+//! **Charged** is CPU time without losses. A loss is the time that a tenant spins for threads that could not run, because of neighbors
+//! while all share, or of another tenant in its own slot. An idle CPU in its slot is a loss too.
 //!
-//! **Bounded.** A lag grows to [`LAG_SLOTS`] slots and no further: what is lost beyond that is nobody's debt. So a tenant that
-//! loses much in its slots is given more of them until the others are behind by that bound, and the same number from then on.
-//! That bound is the promise to the others.
+//! **Bounded.** A lag grows to [`LAG_SLOTS`] slots at most; nobody makes up for losses beyond that. So a tenant that loses much in its
+//! slots gets more of them until the others are behind by that bound. From then on it gets the same number. That bound is the promise
+//! to the others.
 
 use super::numbers::LAG_SLOTS;
 use corun_model::TenantId;
 use std::collections::BTreeMap;
 
-/// What a tenant did in a window.
+/// The activity of a tenant in a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub id: TenantId,
@@ -35,11 +35,11 @@ pub(super) struct Entry {
     pub tasks: u64,
     /// CPUs that it wants, in thousandths.
     pub want_milli: u64,
-    /// Which group it is in, and how many CPUs that has.
+    /// The number of its group, and how many CPUs the group has.
     pub group: (usize, u64),
     /// CPU time that counts as service.
     pub charged_ns: u64,
-    /// It was parked.
+    /// Whether it was parked.
     pub waited: bool,
 }
 
@@ -48,31 +48,31 @@ pub(super) struct Entry {
 pub(super) struct Account {
     pub weight: u64,
     pub tasks: u64,
-    /// At most the CPUs of its group.
+    /// The CPUs that it wants, in thousandths, at most those of its group.
     pub want_milli: u64,
-    /// Virtual time; above 0 it is behind.
+    /// Lag in virtual time; above 0 it is behind.
     pub lag_ns: i64,
-    /// For how long it has been parked.
+    /// How long it has been parked, in nanoseconds.
     pub waited_ns: u64,
-    /// It wanted CPUs in the last window.
+    /// Whether it wanted CPUs in the last window.
     pub is_here: bool,
 }
 
 impl Account {
-    /// Its fair service is in proportion to this.
+    /// Its claim. Fair service is in proportion to claims.
     pub fn claim(&self) -> u64 {
         self.weight * self.want_milli
     }
 }
 
-/// All of them.
+/// The accounts of all tenants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
     of: BTreeMap<TenantId, Account>,
 }
 
 impl Accounts {
-    /// Takes in a window: CPU time that these tenants could have, and what each did.
+    /// Takes in a window: the CPU time that was available to these tenants, and the activity of each.
     pub fn book(&mut self, (cpus, slot_ns): (u64, u64), window_ns: u64, capacity_ns: u64, entries: &[Entry]) {
         self.of.values_mut().for_each(|account| account.is_here = false);
         for e in entries {
@@ -98,17 +98,17 @@ impl Accounts {
         }
     }
 
-    /// Closes the accounts of those who have gone.
+    /// Closes the accounts of tenants that have gone.
     pub fn retain(&mut self, is_here: impl Fn(&TenantId) -> bool) {
         self.of.retain(|id, _| is_here(id));
     }
 
-    /// Nobody owes anything any more.
+    /// Sets all lags to 0.
     pub fn clear(&mut self) {
         self.of.clear();
     }
 
-    /// Those who want CPUs now.
+    /// Tenants that want CPUs now.
     pub fn here(&self) -> impl Iterator<Item = (&TenantId, &Account)> {
         self.of.iter().filter(|(_, account)| account.is_here)
     }

@@ -1,18 +1,17 @@
-//! Who runs now, for how long, and why: one pure function of the accounts and the findings.
+//! Decides which tenants run now, for how long, and why: one pure function of the accounts and the findings.
 //!
-//! **Parties.** A tenant that needs slots is a party by itself. All that lose nothing by sharing are one party: when it is the
-//! turn of one of them, all of them run. A party's lag is the mean of its members' by their claims `w m`.
+//! **Parties.** A tenant that needs slots is its own party. All tenants that lose nothing by sharing are one party: they run together
+//! in its turns. A party's lag is the mean of its members' lags, weighted by their claims `w m`.
 //!
-//! **Rule.** The party that is furthest behind runs, but nobody is parked for longer than a rotation: whoever waited for
-//! `slot / part` is next, where `part` is the part of all time that is its own,
+//! **Rule.** The party that is furthest behind runs, but no party waits longer than a rotation. One that has waited for `slot / part`
+//! is next. `part` is its own part of all time,
 //!
 //! ```text
 //! part = T / Σ T,   T = Σ w m / min(CPUs, Σ m)
 //! ```
 //!
-//! Then each tenant in the order of its lag runs as well if there is a CPU for each of its CPU-bound tasks
-//! ([`crate::seats`]). Tenants that are
-//! left alone (servers) run in all slots, and wait only while their lag is negative.
+//! Then, in the order of lag, each further tenant runs if there is a CPU for each of its CPU-bound tasks ([`crate::seats`]). Tenants
+//! that are left alone (servers) run in all slots, and wait only while their lag is negative.
 
 use super::account::{Account, Accounts};
 use crate::seats::{groups, Confined, Seats};
@@ -21,17 +20,17 @@ use corun_model::TenantId;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What is known of the tenants.
+/// The facts about the tenants.
 #[derive(Clone, Debug)]
 pub(super) struct Findings {
     pub cpus: u64,
     pub confined: Confined,
     pub slot_ns: u64,
-    /// They take turns; else everybody shares.
+    /// Tenants take turns; otherwise all share.
     pub takes_turns: bool,
-    /// Those who need slots of their own.
+    /// Tenants that need their own slots.
     pub own: BTreeSet<TenantId>,
-    /// Those who are left alone.
+    /// Tenants that are left alone.
     pub alone: BTreeSet<TenantId>,
     /// Why they take turns.
     pub rule: Rule,
@@ -40,19 +39,19 @@ pub(super) struct Findings {
 /// The next slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Allocation {
-    /// Those whose turn it is.
+    /// Tenants that run.
     pub run: BTreeSet<TenantId>,
-    /// Those who are parked.
+    /// Tenants that are parked.
     pub wait: BTreeSet<TenantId>,
     pub for_ns: u64,
     pub why: Rule,
 }
 
-/// Tenants whose turn is the same, and what they have together.
+/// Tenants with the same turn, and their sums.
 #[derive(Clone, Debug)]
 pub(super) struct Party {
     pub members: BTreeSet<TenantId>,
-    /// What it is dealt of all time is in proportion to this.
+    /// Its part of all time is in proportion to this.
     pub turn: u64,
     lag_ns: i64,
     waited_ns: u64,
@@ -74,7 +73,7 @@ impl Party {
     }
 }
 
-/// Everybody who takes turns, by parties.
+/// The parties of all tenants that take turns.
 pub(super) fn parties(accounts: &Accounts, findings: &Findings) -> Vec<Party> {
     let all = || accounts.here().filter(|(id, _)| !findings.alone.contains(id)).map(|(id, a)| (*id, *a));
     let (own, shared): (Vec<_>, Vec<_>) = all().partition(|(id, _)| findings.own.contains(id));
@@ -83,7 +82,7 @@ pub(super) fn parties(accounts: &Accounts, findings: &Findings) -> Vec<Party> {
     own.chain(shared).map(|members| Party::of(members, findings)).collect()
 }
 
-/// The next slot.
+/// Decides the next slot.
 pub(super) fn allocate(accounts: &Accounts, findings: &Findings) -> Allocation {
     let mut slot = Allocation {
         run: accounts.here().map(|(id, _)| *id).collect(),
@@ -96,7 +95,7 @@ pub(super) fn allocate(accounts: &Accounts, findings: &Findings) -> Allocation {
     }
     let parties = parties(accounts, findings);
     let turns: u64 = parties.iter().map(|party| party.turn).sum();
-    // A window is as long as an epoch, so half of a slot is as good as a slot.
+    // A window is as long as an epoch, so half a slot counts as a slot.
     let is_due = |waited_ns: u64, turn: u64| {
         let [waited_ns, turn, slot_ns, turns] = [waited_ns, turn, findings.slot_ns, turns].map(u128::from);
         2 * waited_ns * turn + slot_ns * turn > 2 * slot_ns * turns.max(turn)
@@ -140,7 +139,7 @@ mod tests {
     const SLOT_NS: u64 = 50_000_000;
     const CPUS: u64 = 2;
 
-    /// A tenant: its weight, its tasks, and for what part of its tasks' time, in hundredths, it computes when it is not parked.
+    /// A tenant: its weight, its tasks, and the part of its tasks' time, in hundredths, in which it computes while it is not parked.
     #[derive(Clone, Copy)]
     struct Does {
         weight: u64,
@@ -158,7 +157,7 @@ mod tests {
     }
 
     impl Machine {
-        /// Those whose numbers these are need slots of their own; those are left alone.
+        /// A machine with these tenants. Numbers in `own` need their own slots; those in `alone` are left alone.
         fn new(does: &[Does], own: &[u32], alone: &[u32]) -> Machine {
             let ids = |ids: &[u32]| ids.iter().copied().map(TenantId).collect();
             let findings = Findings {
@@ -173,7 +172,7 @@ mod tests {
             Machine { accounts: Accounts::default(), findings, does: does.to_vec() }
         }
 
-        /// A slot in which these wait.
+        /// Lets a slot pass in which these tenants wait.
         fn pass(&mut self, wait: &BTreeSet<TenantId>) {
             let entry = |(i, does): (usize, &Does)| {
                 let (id, waited) = (TenantId(i as u32), wait.contains(&TenantId(i as u32)));
@@ -196,7 +195,7 @@ mod tests {
             self.accounts.book((CPUS, SLOT_NS), SLOT_NS, CPUS * SLOT_NS, &entries);
         }
 
-        /// Who runs in each of the next slots.
+        /// The tenants that run in each of the next slots.
         fn slots(&mut self, count: usize) -> Vec<Vec<u32>> {
             let mut slots = Vec::new();
             for _ in 0..count {
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// In how many of these slots a tenant runs.
+    /// The number of these slots in which a tenant runs.
     fn turns(slots: &[Vec<u32>], id: u32) -> usize {
         slots.iter().filter(|run| run.contains(&id)).count()
     }
@@ -236,7 +235,7 @@ mod tests {
         let slots = machine.slots(40);
         assert!(slots.iter().all(|run| *run == [0] || *run == [1, 2]), "{slots:?}");
         assert!((19..=21).contains(&turns(&slots, 0)));
-        // Also where both need slots.
+        // The same if both loops need slots.
         let mut machine = Machine::new(&[BUSY, LOOP, LOOP], &[0, 1, 2], &[]);
         machine.share(1);
         assert!(machine.slots(40).iter().all(|run| *run == [0] || *run == [1, 2]));
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_loses_in_its_slots_the_others_make_up_for_until_they_are_behind_by_the_bound() {
+    fn others_make_up_for_losses_in_slots_until_they_are_behind_by_the_bound() {
         let mut machine = Machine::new(&[Does { percent: 80, ..BUSY }, BUSY], &[0], &[]);
         machine.share(1);
         let slots = machine.slots(1_000);
@@ -275,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn what_one_had_beyond_its_share_before_it_gives_back_and_waits_no_longer_than_a_rotation() {
-        // Four threads have two thirds of the machine while everybody shares; half of it is theirs.
+    fn a_tenant_gives_back_an_earlier_excess_and_waits_no_longer_than_a_rotation() {
+        // Four threads have two thirds of the machine while all share, but half of it is their fair share.
         let mut machine = Machine::new(&[BUSY, Does { tasks: 4, ..BUSY }], &[0], &[]);
         machine.share(40);
         let slots = machine.slots(60);
@@ -287,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_left_alone_never_waits_within_its_share_and_waits_for_what_it_has_beyond() {
-        // A third of the machine is 67 % of a CPU. In the slot of another it has 50 % of one, or all of one.
+    fn a_tenant_left_alone_waits_only_for_an_excess_over_its_share() {
+        // A third of the machine is 67 % of a CPU. In another tenant's slot it has 50 % of a CPU, or a whole one.
         for (percent, waits) in [(50, 0..=0), (100, 30..=50)] {
             let rider = Does { percent, ..BUSY };
             let mut machine = Machine::new(&[BUSY, BUSY, rider], &[0, 1], &[2]);

@@ -1,13 +1,13 @@
-//! How long an answer holds: for as long as it took to find at least, and for twice as long each time it is found again.
+//! How long an answer holds: at least as long as it took to find, and twice as long each time it is found again.
 
 use super::numbers::{LONGEST_HOLD_MINUTES, QUESTION_PERCENT};
 
 pub(super) const LONGEST_HOLD_NS: u64 = LONGEST_HOLD_MINUTES * 60_000_000_000;
 
-/// What is going on.
+/// The phase of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Everybody shares, and is looked at from then on, for so many slots at least.
+    /// All tenants share, and are measured from then on, for at least this many slots.
     Share {
         from_ns: u64,
         slots: u64,
@@ -21,34 +21,35 @@ pub(super) enum Phase {
     },
 }
 
-/// The last answer, and the question that is open.
+/// The last answer, and the open question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
     pub first_ns: u64,
     next_ns: u64,
-    /// What was found last: to keep slots, or not.
+    /// The last answer: whether to keep slots.
     keeps: Option<bool>,
     raised_ns: Option<u64>,
     answered_ns: u64,
 }
 
 impl Hold {
-    /// An answer holds for so long at first.
+    /// The first answer holds for `first_ns`.
     pub fn new(first_ns: u64) -> Hold {
         Hold { first_ns, next_ns: first_ns, keeps: None, raised_ns: None, answered_ns: 0 }
     }
 
-    /// A question is raised.
+    /// Notes that a question is asked.
     pub fn raise(&mut self, now_ns: u64) {
         self.raised_ns = Some(now_ns);
     }
 
-    /// The first question is raised, unless one was.
+    /// Notes that the first question is asked, unless one was.
     pub fn raise_first(&mut self, now_ns: u64) {
         self.raised_ns.get_or_insert(now_ns);
     }
 
-    /// It is answered; until when that holds. Who is left to starve loses more than who takes turns in vain, so slots hold for longer.
+    /// Notes the answer. Returns until when it holds. A starving tenant loses more than one that takes turns in vain, so keeping slots
+    /// holds longer.
     pub fn answer(&mut self, now_ns: u64, keeps: bool) -> u64 {
         if self.keeps.replace(keeps) != Some(keeps) {
             self.next_ns = self.first_ns;
@@ -61,12 +62,12 @@ impl Hold {
         until_ns
     }
 
-    /// Something has changed: the next answer is as the first.
+    /// Starts again after a change: the next answer holds as long as the first.
     pub fn begin_again(&mut self) {
         self.keeps = None;
     }
 
-    /// Whether so long has passed since the last answer that another question disturbs nobody.
+    /// Whether enough time has passed since the last answer that another question is no disturbance.
     pub fn is_calm(&self, now_ns: u64) -> bool {
         now_ns >= self.answered_ns + self.first_ns
     }

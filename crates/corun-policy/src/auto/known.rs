@@ -1,23 +1,23 @@
-//! Tenants that are here, since when, and what is remembered of each.
+//! The present tenants, since when they are here, and what is remembered of each.
 
 use crate::census::TenantUse;
 use corun_model::{Observation, TenantId};
 use std::collections::BTreeMap;
 
-/// A tenant that is here.
+/// A present tenant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// Until when it is a newcomer; 0: it was there from the first.
+    /// It is a newcomer until then; 0 if it was there from the beginning.
     pub begun_ns: u64,
     seen_ns: u64,
-    /// It was thought of when slots were tried.
+    /// Whether it took part when slots were tried.
     pub tried: bool,
-    /// Slots cost it too much, since it waits for other things than CPUs: it is left alone until then.
+    /// It is left alone until then, because slots cost it too much: it waits for other things than CPUs.
     pub alone_until_ns: u64,
     alone_ns: u64,
 }
 
-/// All of them.
+/// All present tenants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Everybody {
     of: BTreeMap<TenantId, Known>,
@@ -25,8 +25,8 @@ pub(super) struct Everybody {
 }
 
 impl Everybody {
-    /// Takes a window in. A newcomer's beginning is so long. Who is seen no more for twice as long has gone: a program that is
-    /// started again is not there for a moment.
+    /// Takes in a window. A tenant is a newcomer for `beginning_ns`. One that is not seen for twice as long has gone: a program that is
+    /// started again is absent for a moment.
     pub fn look(&mut self, seen: &Observation, uses: &[TenantUse], beginning_ns: u64) {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let came_ns = |id: TenantId| {
@@ -45,7 +45,7 @@ impl Everybody {
         self.of.contains_key(&id)
     }
 
-    /// Nothing is known of who is not here.
+    /// Nothing is known about an absent tenant.
     pub fn get(&self, id: TenantId) -> Known {
         self.of.get(&id).copied().unwrap_or_default()
     }
@@ -54,7 +54,7 @@ impl Everybody {
         self.of.entry(id).or_default().tried = true;
     }
 
-    /// Leaves one alone, for twice as long each time.
+    /// Leaves a tenant alone, for twice as long each time.
     pub fn leave_alone(&mut self, id: TenantId, now_ns: u64, first_ns: u64, longest_ns: u64) {
         let known = self.of.entry(id).or_default();
         known.alone_ns = (2 * known.alone_ns).clamp(first_ns, longest_ns);

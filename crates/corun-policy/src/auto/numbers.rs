@@ -1,24 +1,24 @@
-//! The numbers of `auto`: all of them, with their units, and what would break without each. `docs/policies.md` quotes them from
-//! here. The error rate and the number of pairs are those of every test ([`crate::sequential`]); from which demand on a task
-//! counts as CPU-bound is the paper's ([`crate::census::CPU_BOUND_PERCENT`]); slot and hold are options.
+//! The numbers of `auto`, with units, and the consequence of leaving each out. `docs/policies.md` quotes them from here. The error rate
+//! and the number of pairs are those of every test ([`crate::sequential`]). The demand from which a task counts as CPU-bound is that of
+//! the paper ([`crate::census::CPU_BOUND_PERCENT`]). Slot and hold are options.
 
 /// A number.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
-    /// What it is called; the last word is the unit.
+    /// Its name; the last word is the unit.
     pub name: &'static str,
     /// Its value.
     pub value: u64,
-    /// What it is.
+    /// Its meaning.
     pub is: &'static str,
-    /// What would break without it.
+    /// The consequence of leaving it out.
     pub without: &'static str,
 }
 
 macro_rules! numbers {
     ($($name:ident = $value:literal, $is:literal, $without:literal;)*) => {
         $(#[doc = $is] pub const $name: u64 = $value;)*
-        /// All of them.
+        /// All numbers.
         pub const ALL: &[Number] =
             &[$(Number { name: stringify!($name), value: $value, is: $is, without: $without }),*];
     };

@@ -1,4 +1,4 @@
-//! What tenants did in a period, and what that says of the kind of programs they are.
+//! The activity of tenants in a period, and the kind of programs that it shows.
 
 use super::numbers::{BURST_MS, NOTICEABLE_PERCENT};
 use crate::census::{knows_spin, TenantUse, CPU_BOUND_PERCENT};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub(super) enum Waits {
     /// They neither block nor spin.
     No,
-    /// They do not block, and nobody can tell whether they spin.
+    /// They do not block. Whether they spin is unknown.
     Perhaps,
-    /// They do.
+    /// They block or spin.
     Yes,
 }
 
@@ -23,11 +23,11 @@ pub(super) struct Did {
     pub on_cpu_ns: u64,
     steal_ns: u64,
     block_ns: u64,
-    /// `None`: the host cannot tell, for one window at least.
+    /// `None` if the host could not tell in some window.
     beyond_threads_ns: Option<u64>,
     wakeups: Option<u64>,
     judged_ns: u64,
-    /// CPU time that was to be had meanwhile.
+    /// CPU time that was available meanwhile.
     pub capacity_ns: u64,
 }
 
@@ -64,15 +64,15 @@ impl Did {
         (self.useful_ns * 1_000).checked_div(self.capacity_ns).unwrap_or(0)
     }
 
-    /// A server: it waits for the outside for a fifth of its time or more, and runs in short bursts.
+    /// Whether it is a server: it waits for the outside for a fifth of its time or more, and runs in short bursts.
     pub fn is_server(&self) -> bool {
         let bursts = self.wakeups.is_some_and(|n| n > 0 && self.on_cpu_ns / n < BURST_MS * 1_000_000);
         let lives_ns = self.on_cpu_ns + self.block_ns;
         bursts && self.beyond_threads_ns.is_some_and(|ns| ns * 100 >= lives_ns * CPU_BOUND_PERCENT)
     }
 
-    /// Its tasks wait when they block or spin for a noticeable part of the time in which they could run. Those of any other wait for nobody, and what
-    /// CPU time they get is for the kernel to say, not for slots.
+    /// Whether its tasks wait for each other: they block or spin for a noticeable part of the time in which they could run. If they do
+    /// not, slots do not help them, and their CPU time is the kernel's decision.
     pub fn waits(&self) -> Waits {
         let waits_ns = self.block_ns + self.on_cpu_ns.saturating_sub(self.useful_ns);
         if waits_ns * 100 >= (self.on_cpu_ns + self.block_ns) * NOTICEABLE_PERCENT {
@@ -84,12 +84,12 @@ impl Did {
         }
     }
 
-    /// It is blocked for a fifth of its time or more: in slots it may wait where it should run.
+    /// Whether it is blocked for a fifth of its time or more: then it may wait in its own slots.
     pub fn waits_for_other_things(&self) -> bool {
         self.block_ns * 100 >= (self.on_cpu_ns + self.block_ns + self.steal_ns) * CPU_BOUND_PERCENT
     }
 
-    /// It hardly ever blocks and is often stolen from: it may be spinning where nobody sees it.
+    /// Whether it may spin unseen: it hardly ever blocks, and loses much time to steal.
     pub fn may_spin(&self) -> bool {
         let runnable_ns = self.on_cpu_ns + self.steal_ns;
         self.waits() == Waits::Perhaps && self.steal_ns * 100 >= runnable_ns * CPU_BOUND_PERCENT
@@ -105,14 +105,14 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Takes in a window: CPU time that was to be had, and what these did in it.
+    /// Takes in a window: the available CPU time, and the activity of these tenants.
     pub fn add<'a>(&mut self, ns: u64, capacity_ns: u64, uses: impl Iterator<Item = &'a TenantUse>) {
         self.lasted_ns += ns;
         self.capacity_ns += capacity_ns;
         uses.for_each(|u| self.take(u.id, &Did::of(u, capacity_ns)));
     }
 
-    /// Takes in another one.
+    /// Adds another period.
     pub fn extend(&mut self, other: &Period) {
         self.lasted_ns += other.lasted_ns;
         self.capacity_ns += other.capacity_ns;
@@ -134,7 +134,7 @@ mod tests {
 
     const ID: TenantId = TenantId(1);
 
-    /// A window of two loops that never wait, of which so much was judged.
+    /// A window of two loops that never wait. Spinning was judged for `judged_ns` of it.
     fn loops(judged_ns: u64) -> TenantUse {
         TenantUse {
             id: ID,
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn who_spins_or_blocks_for_a_noticeable_part_of_its_time_waits() {
+    fn a_tenant_that_spins_or_blocks_for_a_noticeable_part_of_its_time_waits() {
         let spins = TenantUse { useful_ns: 850, ..loops(1_000) };
         let blocks = TenantUse { block_ns: 150, ..loops(0) };
         assert_eq!((seen(&[spins]).waits(), seen(&[blocks]).waits()), (Waits::Yes, Waits::Yes));
     }
 
     #[test]
-    fn who_waits_for_the_outside_in_short_bursts_is_a_server_and_one_that_computes_for_long_is_not() {
+    fn a_tenant_with_short_bursts_that_waits_for_the_outside_is_a_server() {
         let serves = |wakeups| TenantUse {
             on_cpu_ns: 40_000_000,
             block_ns: 60_000_000,

@@ -1,9 +1,9 @@
-//! The question: do slots help? A sequential test ([`crate::sequential`]) on pairs of a period in which everybody shares and
-//! one in which tenants take turns.
+//! The question: do slots help? A sequential test ([`crate::sequential`]) on pairs of a period in which all tenants share and one in
+//! which they take turns.
 //!
-//! **Rates** are useful CPU time (on a CPU and not known to spin) by the capacity of the same time. A tenant is **entitled** to
-//! its fair share `f`, or to its rate while everybody shared where that is less. In slots it does its rate while it runs, `r`,
-//! for the part of the time that its party is dealt (`allocate.rs`): whose slots happened to be more says nothing.
+//! **Rates** are useful CPU time (on a CPU and not known to spin) over the capacity of the same time. A tenant is **entitled** to its
+//! fair share `f`, or to its rate while all shared if that is less. In slots its rate is its rate `r` while it runs, times the part of
+//! the time that its party gets (`allocate.rs`). A random excess of slots does not count.
 //!
 //! ```text
 //! before = min(without, f)     after = min(r part, f)
@@ -12,12 +12,12 @@
 //! g   = Σ w g_i / Σ w
 //! ```
 //!
-//! Time beyond a fair share is not counted, so nobody loses what was not its own. A pair weighs as much as its first half has
-//! slots, times the tenants, since the mean of many scatters less. Slots are kept when the test says that `g` is above 0 and nobody is left
-//! less than [`NOTICEABLE_PERCENT`] below what it is entitled to.
+//! Time beyond a fair share is not counted, so nobody loses anything that was not its own. The weight of a pair is the slots of its
+//! first half times the tenants, since the mean of many scatters less. Slots are kept if the test says that `g` is above 0, and no
+//! tenant is left more than [`NOTICEABLE_PERCENT`] below its entitlement.
 //!
-//! **Where nobody sees spinning**, `g` shows no gain for a program that waits busily. If one may be there, the test is of what slots
-//! cost: they are kept once it says that `-g` is not above [`NOTICEABLE_PERCENT`].
+//! **If spinning cannot be seen**, `g` shows no gain for a program that waits busily. If there may be such a program, the test is about
+//! the cost of slots: they are kept once it says that `-g` is not above [`NOTICEABLE_PERCENT`].
 
 use super::numbers::{NOTICEABLE_PERCENT, SCATTER_PERCENT};
 use super::period::Period;
@@ -35,7 +35,7 @@ pub(super) struct Share {
     pub fair_milli: u64,
     /// The part of the time in which its party runs, in thousandths.
     pub part_milli: u64,
-    /// Slots are for it.
+    /// Whether slots are for it.
     pub needs: bool,
 }
 
@@ -52,13 +52,13 @@ impl Rates {
         self.without.min(self.share.fair_milli)
     }
 
-    /// What slots leave it of what it is entitled to, in thousandths.
+    /// What slots leave it of its entitlement, in thousandths.
     pub fn kept_milli(&self) -> u64 {
         self.within * 1_000 / self.entitled().max(1)
     }
 
     fn log_gain(&self) -> f64 {
-        // A thousandth of a CPU is as good as nothing, and its multiples say nothing.
+        // A thousandth of a CPU is almost nothing, and its multiples have no meaning.
         let log = |rate: u64| (rate.max(1) as f64).ln();
         let gain = log(self.within.min(self.share.fair_milli)) - log(self.entitled());
         if self.share.needs {
@@ -69,7 +69,7 @@ impl Rates {
     }
 }
 
-/// What each does without slots and within.
+/// The rates of each tenant without slots and with slots.
 pub(super) fn rates(
     without: &Period,
     within: &Period,
@@ -82,7 +82,7 @@ pub(super) fn rates(
     shares.iter().filter_map(of).collect()
 }
 
-/// By what whoever gains most does with slots and without.
+/// The reason to keep slots: the rates of the tenant with the largest gain.
 pub(super) fn why_kept(seen: &Observation, all: &BTreeMap<TenantId, Rates>, gain_milli: i64) -> Kept {
     let times_percent = |r: &Rates| r.within * 100 / r.without.max(1);
     let needs = all.iter().filter(|(_, r)| r.share.needs);
@@ -93,7 +93,7 @@ pub(super) fn why_kept(seen: &Observation, all: &BTreeMap<TenantId, Rates>, gain
     }
 }
 
-/// The question so far.
+/// The state of the question.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     helps: Test,
@@ -118,7 +118,7 @@ impl Question {
         ((self.helps.mean().exp() - 1.0) * 1_000.0) as i64
     }
 
-    /// Takes in a pair whose first half had so many slots.
+    /// Takes in a pair. `slots` is the number of slots in its first half.
     pub fn pair(&mut self, rates: &BTreeMap<TenantId, Rates>, slots: f64) {
         let weights: f64 = rates.values().map(|r| r.share.weight as f64).sum();
         let logs: f64 = rates.values().map(|r| r.share.weight as f64 * r.log_gain()).sum();
@@ -129,7 +129,7 @@ impl Question {
         }
     }
 
-    /// The answer; `may_spin`: somebody may spin unseen.
+    /// The answer. `may_spin` says that a tenant may spin unseen.
     pub fn verdict(&self, may_spin: bool) -> Verdict {
         match (self.helps.verdict(), may_spin) {
             (Verdict::Helps, _) => Verdict::Helps,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_loses_beyond_its_fair_share_is_no_loss_and_what_one_gains_that_needs_nothing_no_gain() {
+    fn beyond_a_fair_share_nothing_is_a_loss_and_without_a_need_nothing_is_a_gain() {
         let others_lose_what_was_not_theirs = [of(true, 200, 490), of(false, 900, 500)];
         assert_eq!(asked(&[others_lose_what_was_not_theirs]).gain_milli(), 565);
         let only_the_others_gain = [of(true, 480, 480), of(false, 300, 490)];

@@ -1,7 +1,7 @@
-//! What tenants that share CPUs have of their fair shares, and which of them slots may help.
+//! How much of their fair shares tenants on shared CPUs have, and which of them slots may help.
 //!
-//! A share is **fair** as the account has it: the part that a tenant would have if everybody were slowed down alike, `w m / Σ w m` of the
-//! capacity of the CPUs that it and those in its way may use, and no more than it wants.
+//! A share is **fair** as in the account: the part that a tenant would have if all were slowed down equally. It is `w m / Σ w m` of the
+//! capacity of the CPUs that it and its competitors may use, and at most what it wants.
 
 use super::numbers::LACKS_PERCENT;
 use super::period::{Period, Waits};
@@ -20,18 +20,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What it has of its fair share, in hundredths.
+    /// Its rate in hundredths of its fair share.
     pub fn percent(&self) -> u64 {
         self.useful_milli * 100 / self.fair_milli.max(1)
     }
 
-    /// Its tasks may wait for each other, and it lacks its share: that may be since they wait for one that does not run.
+    /// Whether it lacks its share, and its tasks may wait for each other. The reason may be that they wait for one that does not run.
     pub fn lacks(&self) -> bool {
         self.waits != Waits::No && self.percent() < LACKS_PERCENT
     }
 }
 
-/// What these had in a period, and what was fair.
+/// The rates of these tenants in a period, and their fair shares.
 pub(super) fn shared(
     (cpus, groups): (u64, &[Group]),
     seen: &Observation,
@@ -49,7 +49,7 @@ pub(super) fn shared(
         let [own, all_cpus] = [(claim(u, group), group.cpus), (all.max(1), cpus)]
             .map(|(claim, cpus)| u128::from(claim) * u128::from(cpus));
         let fair_milli = u128::from(want).min(own * u128::from(capacity_milli) / all_cpus.max(1)) as u64;
-        // A single task waits for no other.
+        // A single task has no sibling to wait for.
         let has_siblings = u.weight >= 2;
         Some(Shared {
             id: u.id,
@@ -62,7 +62,7 @@ pub(super) fn shared(
     of.collect()
 }
 
-/// Who has least of its fair share of those whose tasks may wait for each other.
+/// The neediest tenant: the one with the least of its fair share, among those whose tasks may wait for each other.
 pub(super) fn neediest(all: &[Shared]) -> Option<&Shared> {
     all.iter().filter(|s| s.waits != Waits::No).min_by_key(|s| (s.percent(), s.id))
 }

@@ -1,39 +1,39 @@
-//! A dry run of a policy that goes by what comes of its own turns: one that judges itself, or still searches.
+//! A dry run of a policy that judges the results of its own turns, or is still searching.
 //!
-//! Nobody is parked in a dry run, so what such a policy measures "in slots" is how everybody does without any, and whatever it
-//! concludes is made up. So its first proposal to park is told with its reason, as something that would be tried, and it
-//! begins anew. Later proposals are told when other tenants compete.
+//! Nobody is parked in a dry run. So what such a policy measures "in slots" is in fact without slots, and its conclusions would be
+//! false. So its first proposal to park is reported with its reason, as something to try, and the policy starts again. Later proposals
+//! are reported when other tenants compete.
 
 use corun_model::{Action, Decision, Machine, Observation, Policy, Reason, TenantId};
 use std::collections::BTreeSet;
 
-/// Who wants less than such a part of one CPU does not compete.
+/// A tenant that wants less than a twentieth of one CPU does not compete.
 const PART_OF_A_CPU: u64 = 20;
-/// So many sets of tenants are remembered; of more nothing is told.
+/// The most sets of tenants that are remembered. Further sets are not reported.
 const MOST: usize = 1_000;
 
 fn is_park(decision: &Decision) -> bool {
     matches!(decision.action, Action::Park { .. })
 }
 
-/// What a policy has decided.
+/// The decisions of a policy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// As if it were in force from now on.
+    /// In force from now on.
     InForce(Vec<Decision>),
-    /// To be told, and not to be taken as in force.
+    /// To be reported, but not in force.
     Proposed(Vec<Decision>),
 }
 
-/// What has been proposed.
+/// The proposals so far.
 #[derive(Debug, Default)]
 pub struct Proposals {
     told: BTreeSet<BTreeSet<TenantId>>,
 }
 
 impl Proposals {
-    /// Has a policy decide. Where it proposes what it would then judge by what comes of it, it begins anew (as `anew` makes
-    /// one of its name), and what is told of its proposal stands alone.
+    /// Lets a policy decide. If it proposes something that it would judge by its results, it starts again: `anew` makes a new one of
+    /// its name. Then only the proposal is reported.
     pub fn decide(
         &mut self,
         policy: &mut Box<dyn Policy>,
@@ -51,7 +51,7 @@ impl Proposals {
         Decided::Proposed(self.tell(decisions, seen, covered))
     }
 
-    /// What of a proposal is told: nothing where one for the same tenants was.
+    /// The part of a proposal that is reported: nothing if there was one for the same tenants.
     fn tell(
         &mut self,
         decisions: Vec<Decision>,
@@ -94,7 +94,7 @@ mod tests {
         Reason::WouldTry(Box::new(what))
     }
 
-    /// A window in which each of these had half of a CPU.
+    /// A window in which each of these tenants had half a CPU.
     fn window(tenants: &[u32]) -> Observation {
         let parts = Parts { compute_ns: 50, block_ns: 50, ..Parts::default() };
         let account = || Account { ledger: Ledger::new(parts, 100).unwrap(), ..Account::default() };
@@ -103,7 +103,7 @@ mod tests {
         Observation { end_ns: 100, by_tenant, ..Observation::default() }
     }
 
-    /// Parks in its second window, and then says what it gained, as `auto` does.
+    /// Parks in its second window, and then reports a gain, as `auto` does.
     struct Tries {
         judges: bool,
         windows: u32,
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// What is decided in six windows.
+    /// The decisions in six windows.
     fn six(judges: bool) -> Vec<Decided> {
         let (mut proposals, machine) = (Proposals::default(), Machine::synthetic(1, 1, 2, 1));
         let make = || -> Box<dyn Policy> { Box::new(Tries { judges, windows: 0 }) };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_judges_by_slots_concludes_nothing_of_such_as_nobody_had() {
+    fn a_policy_that_judges_by_slots_concludes_nothing_without_slots() {
         let decided = six(true);
         let reasons: Vec<&Reason> = decided
             .iter()
@@ -154,7 +154,7 @@ mod tests {
             .collect();
         assert_eq!(reasons, [&would_try(tried())]);
         assert!(matches!(&decided[1], Decided::Proposed(told) if told.len() == 1), "{decided:?}");
-        // Of a policy that takes turns whatever comes of them all are told.
+        // All decisions of a policy that takes turns in any case are reported.
         let goes_on = six(false);
         assert!(
             goes_on[1..].iter().all(|d| matches!(d, Decided::InForce(all) if all.len() == 1)),
@@ -174,7 +174,7 @@ mod tests {
         };
         assert_eq!(told(&[1, 2], tried()), [would_try(tried())]);
         assert_eq!(told(&[1, 2], tried()), []);
-        // Who is not covered makes no difference; who comes does.
+        // A tenant that is not covered makes no difference. A new one does.
         assert_eq!(told(&[1, 2, 5], tried()), []);
         assert_eq!(told(&[1, 2, 3], slot(1, Rule::Single)), [would_try(slot(1, Rule::Single))]);
     }

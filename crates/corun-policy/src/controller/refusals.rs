@@ -1,24 +1,24 @@
-//! Who would be refused: a policy that did not know would keep slots for them, in which nobody else runs.
+//! Tenants that the host would refuse to park. A policy that did not know them would keep slots for them, in which nobody else runs.
 //!
-//! Whoever is met for the first time is asked about (protected by what it is, or by one of its processes, or another user's
-//! whom this one may not touch), and whose parking was refused is taken at its word: it cannot be stopped without harm, such
-//! as a terminal's job in the foreground. Both may change, so a refusal holds for a while, twice as long each time it is
-//! repeated; then the first is asked again, and the second tried again.
+//! A new tenant is checked once: it may be protected, or one of its processes may be, or it may belong to a user whom this one may not
+//! touch. A refused attempt to park is remembered too: such a tenant cannot be stopped without harm, such as a terminal's foreground
+//! job. Both may change, so a refusal holds for a while, and twice as long each time it is repeated. Then the check, or the attempt, is
+//! repeated.
 
 use crate::scope::Scope;
 use corun_model::{Action, Observation, Outcome, Tenant, TenantId};
 use std::collections::BTreeMap;
 
-/// How long a refusal holds at first, and at most. A policy begins anew where somebody comes, and so would it here.
+/// How long a refusal holds, at first and at most. A policy starts again when a tenant comes, and would do so here.
 const FIRST_HOLD_NS: u64 = 1_000_000_000;
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
 
-/// What is known of a tenant that was asked about.
+/// What is known of a tenant that was checked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Until when its last refusal holds; `None`: nothing speaks against touching it.
+    /// Its last refusal holds until then. `None` if it may be touched.
     until_ns: Option<u64>,
-    /// How long that one held; 0: there was none.
+    /// How long that refusal held; 0 without one.
     hold_ns: u64,
 }
 
@@ -29,14 +29,14 @@ impl Known {
     }
 }
 
-/// Who would be refused, as far as that is known.
+/// The known refusals.
 #[derive(Debug, Default)]
 pub struct Refusals {
     known: BTreeMap<TenantId, Known>,
 }
 
 impl Refusals {
-    /// Fills in who of the scope would be refused; asks `refuses` about those of whom nothing is known, or no more.
+    /// Fills in the tenants of the scope that would be refused. Calls `refuses` for tenants without a valid answer.
     pub fn fill(
         &mut self,
         seen: &mut Observation,
@@ -46,7 +46,7 @@ impl Refusals {
         self.known.retain(|id, _| seen.tenants.binary_search_by_key(id, |t| t.id).is_ok());
         let is_due = |id: &TenantId| match self.known.get(id) {
             Some(known) => known.until_ns.is_some_and(|until_ns| until_ns <= seen.end_ns),
-            // Without a task in the window there is nothing to ask about yet.
+            // A tenant without a task in the window cannot be checked yet.
             None => seen.by_tenant.binary_search_by_key(id, |t| t.id).is_ok(),
         };
         let due: Vec<_> = seen.tenants.iter().filter(|t| is_due(&t.id) && scope.covers(t)).collect();
@@ -60,7 +60,7 @@ impl Refusals {
         seen.refused = self.known.iter().filter(|(_, k)| k.until_ns.is_some()).map(|(id, _)| *id).collect();
     }
 
-    /// Takes what came of an action after an observation.
+    /// Takes in the outcome of an action after an observation.
     pub fn note(&mut self, seen: &Observation, action: &Action, outcome: &Outcome) {
         let Action::Park { tenant } = action else { return };
         match outcome {
@@ -77,11 +77,11 @@ mod tests {
     use corun_model::observation::TenantObservation;
     use corun_model::{Refusal, TenantKind};
 
-    /// Whom the host refuses, and whom not.
+    /// A tenant that the host refuses, and one that it does not.
     const INIT: u32 = 1;
     const STRANGER: u32 = 7;
 
-    /// A window in which each of these is a tenant.
+    /// A window with each of these tenants.
     fn window(end_ns: u64, who: &[u32]) -> Observation {
         let tenant = |&id: &u32| Tenant {
             id: TenantId(id),
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Whom a policy may plan with.
+    /// The tenants that a policy may plan with.
     fn covered(refusals: &mut Refusals, end_ns: u64, who: &[u32]) -> Vec<u32> {
         let (scope, mut seen) = (Scope::everyone(), window(end_ns, who));
         refusals.fill(&mut seen, &scope, |_, t| t.id == TenantId(INIT));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_host_refuses_is_left_out_whenever_it_comes() {
+    fn a_tenant_that_the_host_refuses_is_left_out_whenever_it_comes() {
         let mut refusals = Refusals::default();
         assert_eq!(covered(&mut refusals, 1, &[STRANGER]), [STRANGER]);
         assert_eq!(covered(&mut refusals, 2, &[INIT, STRANGER]), [STRANGER]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_parking_was_refused_is_left_alone_for_longer_each_time() {
+    fn a_tenant_is_left_alone_for_longer_after_each_refused_park() {
         let mut refusals = Refusals::default();
         let (park, seen) = (Action::Park { tenant: TenantId(STRANGER) }, |ns| window(ns, &[STRANGER]));
         let no = Outcome::Refused { why: Refusal::ForegroundJob { name: "vi".into(), pid: 7 } };

@@ -1,31 +1,31 @@
-//! What an application is bound by: its class, from the counters of its tasks and from its last epochs. ATC'16 §4.2, §4.3.
+//! Classifies an application by the counters of its tasks and by its last epochs. ATC'16 §4.2, §4.3.
 //!
-//! The task with the most coherence activity says how much its application shares and what its IPC is (§4.2). SPC, by which §4.4
-//! sorts applications, is of all tasks together: of which the paper does not say. What exceeds a threshold is above it.
+//! The task with the most coherence activity determines how much its application shares, and its IPC (§4.2). SPC, by which §4.4 sorts
+//! applications, is of all tasks together; the paper does not say of which. To exceed a threshold is to be above it.
 //!
-//! Activity is lines fetched from other caches per million cycles, of the paper's clock: its thresholds are for 2.2 GHz and are
-//! to be scaled by frequency (§5.4), so what goes by time is measured by time. From other sockets it is what closeness would save; where
-//! there is little of that and much within the socket, the application is close together already, and is classified by
-//! what it shares there. Such epochs say nothing of what distance costs it: stalls per transfer (SPC) and instructions per
-//! cycle stay as they were summed up before, since the class last changed, and also where it changes in such an epoch (§4.3: the goal
-//! is to retain what was gathered before colocation). Whether an epoch computed its own instructions per cycle
-//! say, or in an epoch of that kind those that were summed up: what is in the history is of one epoch each. And stalls are divided by transfers only of epochs
-//! with many of them, since the rest stalls for other reasons (§3.1).
+//! Activity is lines fetched from other caches per million cycles of the paper's clock. Its thresholds are for 2.2 GHz and scale with
+//! frequency (§5.4), so rates are measured per time. Lines from other sockets are what closeness would save. With few of these and many
+//! within the socket, the application is already close together. Then it is classified by its sharing within the socket. Such epochs do
+//! not show the cost of distance. So stalls per transfer (SPC) and instructions per cycle keep their sums since the class last changed.
+//! They also keep them when the class changes in such an epoch (§4.3: the goal is to retain what was gathered before colocation).
+//! Whether an epoch computed depends on its own instructions per cycle, or in such an epoch on the kept ones. So each entry of the
+//! history is of one epoch. Stalls are divided by transfers only over epochs with many transfers, since others have stalls for other
+//! reasons (§3.1).
 
 use corun_model::reason::Sharing;
 use corun_model::{Counters, Reason};
 
-/// The clock for which the thresholds are given, in MHz: the paper's first machine.
+/// The clock of the thresholds, in MHz: that of the paper's first machine.
 const CLOCK_MHZ: u64 = 2_200;
-/// Epochs that are remembered; a class must be seen in more than so many of them.
+/// The number of remembered epochs. A class has to occur in more than `SEEN_IN` of them.
 const REMEMBERED: u32 = 10;
 const SEEN_IN: u32 = 6;
-/// For so many epochs an application in pairs, which fetch nothing that is counted, is taken to share as it did; for twice as many
-/// each time that it turns out to, up to the most.
+/// For this many epochs an application in pairs is assumed to share as before, although its fetches are not counted. Each time that it
+/// proves true the number doubles, up to the most.
 const PAIRED_EPOCHS: u32 = 50;
 const MOST_PAIRED_EPOCHS: u32 = 16 * PAIRED_EPOCHS;
 
-/// From where on something counts; see the options.
+/// The thresholds; see the options.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
     pub high: u64,
@@ -33,14 +33,14 @@ pub(super) struct Thresholds {
     pub ipc_milli: u64,
     pub spc: u64,
     pub memory: u64,
-    /// Of a hundred lines from memory, from how many on that come from another node a task is away from its memory.
+    /// A task is away from its memory if at least this many of a hundred lines from memory come from another node.
     pub remote: u64,
 }
 
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// Events of one task or of several, in one epoch or several.
+/// Events of one or several tasks, in one or several epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sums {
     /// Time on a CPU, in nanoseconds.
@@ -50,14 +50,14 @@ pub(super) struct Sums {
     pub stalls: u64,
     pub inter: u64,
     pub intra: u64,
-    /// `None`: not counted.
+    /// Bytes to and from memory. `None` if not counted.
     pub dram_bytes: Option<u64>,
-    /// Lines from another node's memory; `None`: not counted.
+    /// Lines from another node's memory. `None` if not counted.
     pub remote: Option<u64>,
 }
 
 impl Sums {
-    /// Of no time at all.
+    /// Sums over no time.
     pub const NONE: Sums = Sums {
         on_cpu_ns: 0,
         cycles: 0,
@@ -69,7 +69,7 @@ impl Sums {
         remote: Some(0),
     };
 
-    /// `None` where a counter that classifies is absent, or the task did not run.
+    /// The events of a task. `None` if a classifying counter is absent, or the task did not run.
     pub fn of(on_cpu_ns: u64, c: &Counters) -> Option<Sums> {
         Some(Sums {
             on_cpu_ns: Some(on_cpu_ns).filter(|&ns| ns > 0)?,
@@ -83,7 +83,7 @@ impl Sums {
         })
     }
 
-    /// The same as rates: of a million cycles. Summed up, each counts alike however long it is.
+    /// The same as rates per million cycles, so that samples of any length count equally in a sum.
     pub fn of_a_million_cycles(self) -> Sums {
         const SCALE: u128 = 1_000_000;
         let scaled = |n: u64| (u128::from(n) * SCALE / u128::from(self.cycles.max(1))) as u64;
@@ -112,7 +112,7 @@ impl Sums {
         }
     }
 
-    /// Events of a kind per so many cycles of [`CLOCK_MHZ`].
+    /// Events of a kind per `cycles` cycles of [`CLOCK_MHZ`].
     fn rate(&self, events: u64, cycles: u64) -> u64 {
         events.saturating_mul(cycles) / (self.on_cpu_ns.saturating_mul(CLOCK_MHZ) / 1_000).max(1)
     }
@@ -127,23 +127,23 @@ impl Sums {
         self.rate(self.intra, 1_000_000)
     }
 
-    /// What tasks of an application are told apart by: from other sockets first, as they classify it.
+    /// The order of an application's tasks: lines from other sockets first, as in classification.
     fn activity(&self) -> (u64, u64) {
         (self.far(), self.near())
     }
 
-    /// Whether it moves so many bytes to and from memory per thousand cycles; not known is not said.
+    /// Whether it moves enough bytes to and from memory per thousand cycles. `false` if not counted.
     pub fn is_bound_by_memory(&self, t: &Thresholds) -> bool {
         self.dram_bytes.is_some_and(|bytes| self.rate(bytes, 1_000) >= t.memory)
     }
 
-    /// Of a hundred lines from memory, how many came from another node; `None`: not counted, or none came.
+    /// How many of a hundred lines from memory came from another node. `None` if not counted, or if there were none.
     pub fn remote_percent(&self) -> Option<u64> {
         let lines = self.dram_bytes? / LINE;
         (lines > 0).then(|| self.remote.map(|n| (n.saturating_mul(100) / lines).min(100)))?
     }
 
-    /// Instructions per thousand cycles, whatever the clock.
+    /// Instructions per thousand cycles, at any clock.
     fn ipc_milli(&self) -> u64 {
         self.instructions * 1_000 / self.cycles.max(1)
     }
@@ -156,7 +156,7 @@ impl Sums {
     }
 }
 
-/// How much an application's tasks share, by their coherence activity.
+/// How much an application's tasks share, from their coherence activity.
 fn sharing_of(activity: u64, t: &Thresholds) -> Sharing {
     match activity {
         a if a > t.high => Sharing::High,
@@ -165,7 +165,7 @@ fn sharing_of(activity: u64, t: &Thresholds) -> Sharing {
     }
 }
 
-/// In which of the last epochs something was seen, the last in the lowest bit.
+/// A bit for each of the last epochs, the last one lowest.
 #[derive(Clone, Copy, Debug, Default)]
 struct History(u64);
 
@@ -179,7 +179,7 @@ impl History {
     }
 }
 
-/// An application as the mapper knows it.
+/// An application with its history.
 #[derive(Clone, Debug)]
 pub(super) struct Application {
     sharing: Sharing,
@@ -188,16 +188,16 @@ pub(super) struct Application {
     high: History,
     sharing_at_all: History,
     computing: History,
-    /// What the task that shares most did since the class changed last, without epochs in which all were close together.
+    /// Sums of its leading task since the class last changed, without epochs in which all tasks were close together.
     kept: Sums,
-    /// What all its tasks did in those of these epochs in which one fetched much from other sockets.
+    /// Sums of all its tasks over those of these epochs in which a task fetched much from other sockets.
     far: Sums,
     in_pairs: bool,
-    /// In pairs and without a line that is counted.
+    /// Epochs in pairs without a counted line.
     paired_epochs: u32,
-    /// For how many of these epochs it is taken to share.
+    /// It is assumed to share for this many of these epochs.
     trusted_epochs: u32,
-    /// Since it was in pairs last.
+    /// Epochs since it was last in pairs.
     apart_epochs: u32,
 }
 
@@ -221,12 +221,12 @@ impl Default for Application {
 }
 
 impl Application {
-    /// What its tasks did in an epoch; with `history`, what it did in most of the last ones classifies it.
+    /// Takes in an epoch of its tasks. With `history` the majority of the last epochs classifies it.
     pub fn window(&mut self, tasks: impl Iterator<Item = Sums> + Clone, t: &Thresholds, history: bool) {
         let most = tasks.clone().map(|task| task.far()).max().unwrap_or(0);
         let near = tasks.clone().map(|task| task.near()).max().unwrap_or(0);
         let sum = tasks.clone().fold(Sums::NONE, Sums::plus);
-        // The first of several that share most.
+        // If several share most, take the first.
         let leader =
             tasks.reduce(|a, b| if b.activity() > a.activity() { b } else { a }).unwrap_or(Sums::NONE);
         self.wants_memory = sum.is_bound_by_memory(t);
@@ -258,17 +258,17 @@ impl Application {
         if most > t.high {
             self.far = self.far.plus(sum);
         }
-        // Close together it computes more than apart, which says nothing of what it would there.
+        // Close together it computes more than apart. That does not show how it would compute apart.
         let of = if is_close { &self.kept } else { &leader };
         let computes_now = of.ipc_milli() > t.ipc_milli;
         self.computing.note(computes_now);
         self.computes = if history { self.computing.is_frequent() } else { computes_now };
     }
 
-    /// It was given its places.
+    /// Notes that its tasks got their places.
     pub fn placed(&mut self, in_pairs: bool) {
         if in_pairs && !self.in_pairs {
-            // Again so soon: that it was looked at has only cost it its pairs.
+            // In pairs again so soon: the check has only cost it its pairs.
             let again = self.apart_epochs <= self.trusted_epochs;
             let trusted = if again { 2 * self.trusted_epochs } else { 0 };
             self.trusted_epochs = trusted.clamp(PAIRED_EPOCHS, MOST_PAIRED_EPOCHS);
@@ -282,7 +282,7 @@ impl Application {
         self.sharing
     }
 
-    /// Whether it wants a core's pipeline.
+    /// Whether it needs a core's pipeline.
     pub fn computes(&self) -> bool {
         self.computes
     }
@@ -292,12 +292,13 @@ impl Application {
         self.wants_memory
     }
 
-    /// Stalled cycles per line from another socket; `None` where there is too little of that to divide by (§3.1).
+    /// Stalled cycles per line from another socket. `None` if there are too few such lines (§3.1).
     pub fn spc(&self) -> Option<u64> {
         self.far.spc().filter(|_| self.sharing == Sharing::High)
     }
 
-    /// Who chooses first has the least: high sharing by falling SPC, those of unknown SPC behind; moderate by rising IPC; the rest.
+    /// Its rank; the lowest chooses first. High sharing by falling SPC, then those with unknown SPC; moderate sharing by rising IPC;
+    /// the rest.
     pub fn rank(&self) -> (u8, u64) {
         match (self.sharing, self.spc()) {
             (Sharing::High, Some(spc)) => (0, u64::MAX - spc),
@@ -307,7 +308,7 @@ impl Application {
         }
     }
 
-    /// Its class with the figures that led to it, as the reason to go there.
+    /// Its class with the figures behind it, as the reason for its place.
     pub fn because(&self, tenant: String, socket: u32, core: Option<u32>) -> Reason {
         Reason::Sharing {
             tenant,
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_a_threshold_does_not_exceed_it() {
+    fn a_value_at_a_threshold_does_not_exceed_it() {
         let classified = |far, instructions| {
             let mut a = Application::default();
             a.window(epoch(far, 0, 0, instructions), &T, false);
@@ -390,13 +391,13 @@ mod tests {
     }
 
     #[test]
-    fn whether_an_application_computes_is_of_each_epoch_and_not_of_all_since_its_class_changed() {
+    fn whether_an_application_computes_depends_on_each_epoch_alone() {
         let mut a = Application::default();
         for _ in 0..100 {
             a.window(epoch(1_000, 0, 400_000, 400_000), &T, true);
         }
         assert!(!a.computes());
-        // A phase that computes: seven epochs of ten, though a hundred before it did not.
+        // A computing phase: seven epochs of ten, although a hundred before did not compute.
         for n in 1..=7 {
             assert!(!a.computes(), "after {} epochs", n - 1);
             a.window(epoch(1_000, 0, 400_000, 1_500_000), &T, true);
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_fetch_nothing_any_more_are_looked_at_again_after_some_seconds() {
+    fn pairs_that_no_longer_fetch_are_checked_again_after_some_seconds() {
         let mut a = Application::default();
         a.window(epoch(1_000, 0, 700_000, 300_000), &T, false);
         a.placed(true);
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(a.sharing(), Sharing::Low);
     }
 
-    /// For how many epochs an application that was just put into pairs keeps them although nothing is counted.
+    /// For how many epochs an application that was just put into pairs keeps them while nothing is counted.
     fn trusted(a: &mut Application) -> u32 {
         a.window(epoch(1_000, 0, 700_000, 300_000), &T, false);
         a.placed(true);
@@ -470,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_shared_whenever_they_were_looked_at_are_looked_at_less_and_less_often() {
+    fn pairs_that_shared_at_every_check_are_checked_less_and_less_often() {
         let mut a = Application::default();
         let by_look: Vec<u32> = (0..6).map(|_| trusted(&mut a)).collect();
         assert_eq!(by_look, [1, 2, 4, 8, 16, 16].map(|n| n * PAIRED_EPOCHS));
-        // Where it did something else for long, it is as if it had never been in pairs.
+        // After a long other phase it is as if it had never been in pairs.
         (0..2 * MOST_PAIRED_EPOCHS).for_each(|_| a.window(epoch(0, 0, 0, 900_000), &T, false));
         assert_eq!(trusted(&mut a), PAIRED_EPOCHS);
     }
@@ -482,7 +483,7 @@ mod tests {
     #[test]
     fn a_class_that_changes_close_together_keeps_what_distance_cost() {
         let mut a = Application::default();
-        // It shares somewhat, then much; its tasks are gathered before that is known, and from then on are close.
+        // It shares a little, then much. Its tasks are collected before that is known, and are close from then on.
         (0..4).for_each(|_| a.window(epoch(500, 0, 400_000, 300_000), &T, true));
         (0..3).for_each(|_| a.window(epoch(1_000, 0, 700_000, 300_000), &T, true));
         assert_eq!(a.sharing(), Sharing::Moderate);
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stalls_most_per_transfer_chooses_first_and_who_shares_little_last() {
+    fn the_application_with_most_stalls_per_transfer_chooses_first_and_a_private_one_last() {
         let of = |far, stalls, instructions| {
             let mut a = Application::default();
             a.window(epoch(far, 0, stalls, instructions), &T, false);

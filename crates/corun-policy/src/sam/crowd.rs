@@ -1,8 +1,8 @@
-//! More running tasks than contexts: which socket each belongs on. The kernel shares its CPUs out among them.
+//! Maps tasks to sockets if more run than there are contexts. The kernel distributes the CPUs of a socket.
 //!
-//! Sockets have room for equally many. Applications choose one after the other as they do for contexts: one whose tasks share
-//! data takes the socket that has room for all of it, where nobody has chosen yet and where most of it is, or as few sockets as
-//! possible; everybody else stays where he is, as long as there is room.
+//! Sockets have room for the same number of tasks. Applications choose one after the other, as for contexts. One whose tasks share data
+//! takes a socket that has room for all of it, preferably one that nobody has chosen and that holds most of it; otherwise as few
+//! sockets as possible. Other tasks stay where they are, as long as there is room.
 
 use super::mapping::{At, Need};
 use corun_model::{Machine, TaskId};
@@ -10,7 +10,7 @@ use corun_model::{Machine, TaskId};
 /// A socket while it fills.
 struct Socket {
     number: u32,
-    /// A context that stands for it, by place in the machine's list.
+    /// A context of the socket, as an index into the machine's list. It stands for the socket.
     context: usize,
     room: usize,
     chosen: bool,
@@ -18,8 +18,7 @@ struct Socket {
     memory: usize,
 }
 
-/// Maps applications, the most urgent first, to sockets; each stands in the answer as one of its contexts. In the order of the
-/// tasks' ids.
+/// Maps applications to sockets, the most urgent first. The result has one context of each socket, in the order of the tasks' ids.
 pub(super) fn map(machine: &Machine, applications: &[(Need, Vec<At>)]) -> Vec<(TaskId, usize)> {
     let running: usize = applications.iter().map(|a| a.1.len()).sum();
     let mut sockets: Vec<Socket> = Vec::new();
@@ -67,7 +66,7 @@ fn together(
             .filter(|s| s.room > 0)
             .max_by_key(key)
             .expect("there is room for all that run");
-        // Those that are there already stay.
+        // Tasks that are already there stay.
         left.sort_by_key(|t| (of(t.1) != Some(s.number), t.0));
         let stay = left.len().min(s.room);
         places.extend(left.drain(..stay).map(|t| (t.0, s.context)));

@@ -1,54 +1,54 @@
 //! The mapping of tasks to hardware contexts, one to one: ATC'16 §4.4.
 //!
-//! Applications choose one after the other, the most urgent first. One whose tasks share data takes a socket that nobody has
-//! chosen yet; where it does not fit into one, as few as possible. Within its sockets a task takes the context that
-//! suits it best: of a core that is empty, or for pairs one whose other context has a sibling; and among equally good ones
-//! those that the application is on already, so that nothing moves without a reason. Who is bound by memory is spread over
-//! the sockets, each task where its memory is as far as that is even, and everybody else stays where he is or, where he wants a core for himself, goes to one that is empty.
+//! Applications choose one after the other, the most urgent first. One whose tasks share data takes a socket that nobody has chosen
+//! yet, or as few as possible if it does not fit into one. Within its sockets a task takes the most suitable context: one of an empty
+//! core, or for pairs one whose other context has a sibling. Among equally good ones it takes those that the application is already on,
+//! so that nothing moves without a reason. Tasks that are bound by memory are spread evenly over the sockets, each to its memory if
+//! possible. Other tasks stay where they are. If such a task needs its own core, it goes to an empty one.
 //!
-//! Limit: at most as many tasks as contexts; [`crowd`](super::crowd) has the others.
+//! Limit: at most as many tasks as contexts; [`crowd`](super::crowd) maps more.
 
 use corun_model::{Machine, TaskId, TenantId};
 use std::collections::BTreeMap;
 
-/// What an application's tasks need.
+/// The needs of an application's tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Need {
     /// Its tasks share data: as few sockets as possible.
     pub together: bool,
-    /// They share so much that two of them belong on one core.
+    /// They share so much that two of them should be on one core.
     pub in_pairs: bool,
-    /// They want a core's pipeline: no core is shared, at least not among themselves.
+    /// They need a core's pipeline: no core is shared, at least not among themselves.
     pub own_cores: bool,
-    /// Cores are told from contexts at all.
+    /// Whether cores are distinguished from contexts.
     pub by_core: bool,
-    /// They are bound by memory: all sockets evenly.
+    /// They are bound by memory, and are spread evenly over all sockets.
     pub apart: bool,
 }
 
-/// A task, and the context it is on now.
+/// A task, and its present context.
 pub(super) type At = (TaskId, Option<usize>);
 
-/// Who has which context.
+/// The state of all contexts.
 pub(super) struct Occupancy<'a> {
     machine: &'a Machine,
-    /// By context: who holds it, and whether he wants its core for himself.
+    /// For each context, its holder and whether that needs the whole core.
     holder: Vec<Option<(TenantId, bool)>>,
-    /// The other contexts of each one's core.
+    /// For each context, the other contexts of its core.
     siblings: Vec<Vec<usize>>,
     /// Contexts of each socket.
     sockets: BTreeMap<u32, Vec<usize>>,
     /// Sockets that an application has chosen.
     chosen: Vec<u32>,
-    /// By socket: tasks bound by memory.
+    /// The number of tasks bound by memory on each socket.
     memory: BTreeMap<u32, usize>,
     places: Vec<(TaskId, usize)>,
-    /// On which socket a task that is bound by memory belongs: [`Memory`](super::memory::Memory).
+    /// The socket of each task that is bound by memory: [`Memory`](super::memory::Memory).
     belongs: BTreeMap<TaskId, u32>,
 }
 
 impl<'a> Occupancy<'a> {
-    /// A machine with nobody on it.
+    /// A machine with empty contexts.
     pub fn new(machine: &'a Machine, belongs: BTreeMap<TaskId, u32>) -> Occupancy<'a> {
         let cpus = machine.cpus();
         let mut sockets: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -70,7 +70,7 @@ impl<'a> Occupancy<'a> {
         }
     }
 
-    /// Where everybody goes, by place in the machine's list, in the order of their ids.
+    /// The context of each task, as an index into the machine's list, in the order of ids.
     pub fn finish(mut self) -> Vec<(TaskId, usize)> {
         self.places.sort_unstable();
         self.places
@@ -100,7 +100,7 @@ impl<'a> Occupancy<'a> {
         let near: Vec<bool> = (0..self.holder.len()).map(|i| sockets.contains(&self.socket(i))).collect();
         for _ in 0..tasks.len() {
             let i = self.best(who, need, |i| near[i], |i| theirs[i]);
-            // Not even all sockets had room for all of it.
+            // Not even all sockets had room for all tasks.
             let i = i
                 .or_else(|| self.best(who, need, |_| true, |i| theirs[i]))
                 .expect("there are as many contexts as tasks");
@@ -111,7 +111,7 @@ impl<'a> Occupancy<'a> {
         }
     }
 
-    /// Two tasks onto one core: their own if they have one, or else an empty one; where none is empty, wherever they fit.
+    /// Puts two tasks onto one core: their own if they have one, or else an empty one. If none is empty, anywhere.
     fn pair(&mut self, who: TenantId, need: Need, sockets: &[u32], pair: &[At]) {
         let core = |i: usize| self.machine.cpus()[i].core;
         let theirs = pair[0].1.map(core).filter(|&c| pair.iter().all(|t| t.1.map(core) == Some(c)));
@@ -130,18 +130,18 @@ impl<'a> Occupancy<'a> {
         }
     }
 
-    /// Of tasks that are left one that must move in any event: off the sockets, or onto a context that is taken.
+    /// One of the remaining tasks that must move in any case: off the sockets, or from a context that is taken.
     fn mover(&self, left: &[At], near: &[bool]) -> usize {
         let must_move = |t: &At| t.1.is_none_or(|i| !near[i] || !self.is_free(i));
         left.iter().position(must_move).unwrap_or(left.len() - 1)
     }
 
-    /// One task by itself, on a socket that has fewer than `most` that are bound by memory.
+    /// Places one task alone, on a socket with fewer than `most` tasks that are bound by memory.
     fn alone(&mut self, who: TenantId, need: Need, (task, at): At, most: usize) {
         let here = |i: usize| at == Some(i);
         let socket = at.map(|i| self.socket(i));
         let allowed = |i: usize| self.memory[&self.socket(i)] < most;
-        // A context as good elsewhere is no reason to leave the socket; a better one is.
+        // Only a better context is a reason to leave the socket, not an equal one.
         let near = self.best(who, need, |i| allowed(i) && socket == Some(self.socket(i)), here);
         let far = self.best(who, need, allowed, here);
         let rank = |i: Option<usize>| i.map_or(u8::MAX, |i| self.rank(i, who, need));
@@ -155,13 +155,13 @@ impl<'a> Occupancy<'a> {
         self.take(i, who, need, task);
     }
 
-    /// The sockets for tasks that belong together.
+    /// The sockets for tasks that should be together.
     fn sockets_for(&self, need: Need, tasks: &[At]) -> Vec<u32> {
         let mut room: Vec<(u32, usize)> =
             self.sockets.keys().map(|&s| (s, self.room(s, need))).filter(|r| r.1 > 0).collect();
         let here = |s: u32| tasks.iter().filter(|t| t.1.is_some_and(|i| self.socket(i) == s)).count();
         let fits = room.iter().filter(|r| r.1 >= tasks.len());
-        // One that nobody has chosen, and of those the one where most of them are.
+        // One that nobody has chosen, preferably the one that holds most of the tasks.
         let best = fits.max_by_key(|r| (!self.chosen.contains(&r.0), here(r.0), u32::MAX - r.0));
         if let Some(&(socket, _)) = best {
             return vec![socket];
@@ -180,17 +180,17 @@ impl<'a> Occupancy<'a> {
         few
     }
 
-    /// How many tasks of such a need fit well on a socket.
+    /// How many tasks with such a need fit well on a socket.
     fn room(&self, socket: u32, need: Need) -> usize {
         let free = self.sockets[&socket].iter().filter(|&&i| self.is_free(i));
         match need.own_cores {
             false => free.count(),
-            // Of an empty core one context counts.
+            // Of an empty core only one context counts.
             true => free.filter(|&&i| self.siblings[i].iter().all(|&s| self.is_free(s) && i < s)).count(),
         }
     }
 
-    /// The best free context among some, those that are `on_now` before others.
+    /// The best free context among some. Those in `on_now` come first.
     fn best(
         &self,
         who: TenantId,
@@ -202,7 +202,7 @@ impl<'a> Occupancy<'a> {
         free.min_by_key(|&i| (self.rank(i, who, need), !on_now(i), i))
     }
 
-    /// How well a context suits: 0 is best.
+    /// How suitable a context is; 0 is best.
     fn rank(&self, i: usize, who: TenantId, need: Need) -> u8 {
         if !need.by_core {
             return 0;
@@ -218,7 +218,7 @@ impl<'a> Occupancy<'a> {
         match (need.own_cores, any) {
             (_, false) => 0,
             (true, true) if own => 3,
-            // Who wants a core for himself is a bad neighbour to one of that kind, and no good one to others.
+            // A task that needs a whole core is a bad neighbor to one of that kind, and not a good one to others.
             (_, true) => 1 + u8::from(beside(&|(_, wants_core)| wants_core)),
         }
     }
@@ -248,12 +248,12 @@ mod tests {
     const COMPUTES: Need = Need { own_cores: true, ..SHARES };
     const NOTHING: Need = Need { together: false, ..SHARES };
 
-    /// Two sockets of ten cores with two contexts, as ATC'16's first machine.
+    /// Two sockets of ten cores with two contexts each, as on ATC'16's first machine.
     fn machine() -> Machine {
         Machine::synthetic(2, 1, 10, 2)
     }
 
-    /// Maps applications of these sizes and needs, everybody new; returns the contexts of each.
+    /// Maps applications of these sizes and needs, all new. Returns the contexts of each.
     fn map(machine: &Machine, of: &[(usize, Need)]) -> Vec<Vec<usize>> {
         let at = |_: usize| None;
         again(machine, of, at)
@@ -293,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_much_is_spread_and_sits_beside_others_instead_of_its_own_kind() {
-        // Mix 1 of table 2: SGD and LSGD choose first, ALS takes what is left.
+    fn computing_tasks_are_spread_and_share_cores_with_other_kinds() {
+        // Mix 1 of table 2: SGD and LSGD choose first, and ALS gets the rest.
         let m = machine();
         let at = map(&m, &[(14, SHARES), (14, SHARES), (12, COMPUTES)]);
         assert_eq!((count(&m, &at[0], |c| c.socket), count(&m, &at[1], |c| c.socket)), (1, 1));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_bound_by_memory_is_on_all_sockets_evenly() {
+    fn memory_bound_tasks_are_on_all_sockets_evenly() {
         let m = Machine::synthetic(4, 1, 10, 2);
         let at = map(&m, &[(6, SHARES), (8, Need { apart: true, ..NOTHING })]);
         let on = |s: u32| at[1].iter().filter(|&&i| m.cpus()[i].socket == s).count();
@@ -323,13 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_bound_by_memory_goes_where_his_memory_is_as_far_as_that_is_even() {
+    fn memory_bound_tasks_go_to_their_memory_if_the_sockets_stay_even() {
         let m = Machine::synthetic(2, 1, 10, 2);
         let need = Need { apart: true, ..NOTHING };
         let placed = |belongs: &[(u32, u32)]| {
             let of: BTreeMap<TaskId, u32> = belongs.iter().map(|&(t, s)| (TaskId(t), s)).collect();
             let mut occupancy = Occupancy::new(&m, of);
-            // Four tasks, all of them on the first socket.
+            // Four tasks, all on the first socket.
             let tasks: Vec<At> = (0..4).map(|t| (TaskId(t), Some(t as usize))).collect();
             occupancy.place(TenantId(0), need, &tasks);
             occupancy.finish().iter().map(|&(_, i)| m.cpus()[i].socket).collect::<Vec<_>>()
@@ -339,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_one_socket_has_as_few_as_possible() {
+    fn an_application_too_large_for_one_socket_has_as_few_as_possible() {
         let m = Machine::synthetic(4, 1, 4, 2);
         assert_eq!(count(&m, &map(&m, &[(12, SHARES)])[0], |c| c.socket), 2);
     }
 
-    /// Every need that an application can have.
+    /// All possible needs of an application.
     const NEEDS: [Need; 7] = [
         SHARES,
         COMPUTES,
@@ -370,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn who_has_a_place_keeps_it_while_nothing_changes(of in applications()) {
+        fn tasks_keep_their_places_while_nothing_changes(of in applications()) {
             let m = Machine::synthetic(2, 1, 16, 2);
             let mut at = map(&m, &of);
             for _ in 0..3 {

@@ -1,25 +1,24 @@
-//! Where the memory is of tasks that are bound by it: what ATC'16 §2 has of SAM, "collocating them with the memory they access".
+//! Finds where the memory of memory-bound tasks is. ATC'16 §2 says of SAM: "collocating them with the memory they access".
 //!
-//! No event says on which node a task's memory is, only how much of it came from another node than the one it runs on. So
-//! each task is remembered with that part for every socket that it was seen on. One with more than half of its lines from
-//! elsewhere is away: it belongs on a socket that it was not seen on yet, or, once it was on all, where the part was least. Who is not away
-//! belongs where he is. So a task goes round the sockets once at most, and memory that lies on all nodes alike moves nobody for
-//! long.
+//! No event shows on which node a task's memory is, only the part that came from another node than the one it runs on. So that part is
+//! remembered for every socket on which a task was seen. A task with more than half of its lines from elsewhere is away. It belongs on
+//! a socket that it was not seen on yet. Once it was on all, it belongs where the part was least. A task that is not away belongs where
+//! it is. So a task goes round the sockets at most once, and memory on all nodes does not move a task for long.
 //!
-//! Limit: memory that moves, or a task that goes on to other memory, is noticed where the task is, not elsewhere.
+//! Limit: if the memory moves, or the task uses other memory, that is noticed only on the task's present socket.
 
 use super::application::Thresholds;
 use super::Running;
 use corun_model::{Machine, TaskId};
 use std::collections::BTreeMap;
 
-/// A part that is smaller by less than this is no reason to go, in percent of all lines.
+/// A difference below this is no reason to move, in percent of all lines.
 const MARGIN: u64 = 10;
 
 /// What is known of one task.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// By socket, the part of its lines that came from another node, in percent.
+    /// For each socket, the part of its lines that came from another node, in percent.
     remote: BTreeMap<u32, u64>,
     belongs: Option<u32>,
     away: bool,
@@ -32,7 +31,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes an epoch, and forgets who did not run in it.
+    /// Takes in an epoch, and forgets tasks that did not run in it.
     pub fn note(&mut self, machine: &Machine, running: &[Running], t: &Thresholds) {
         let mut sockets: Vec<u32> = machine.cpus().iter().map(|c| c.socket).collect();
         sockets.sort_unstable();
@@ -49,7 +48,7 @@ impl Memory {
         }
     }
 
-    /// On which socket a task belongs; `None`: not known.
+    /// The socket on which a task belongs. `None` if unknown.
     pub fn belongs(&self, task: TaskId) -> Option<u32> {
         self.tasks.get(&task)?.belongs
     }
@@ -59,7 +58,7 @@ impl Memory {
         self.tasks.get(&task).is_some_and(|known| known.away)
     }
 
-    /// Of everybody, where he belongs.
+    /// The socket of every known task.
     pub fn all(&self) -> BTreeMap<TaskId, u32> {
         self.tasks.iter().filter_map(|(&id, known)| Some((id, known.belongs?))).collect()
     }
@@ -72,7 +71,7 @@ impl Known {
         if part <= away_from {
             return;
         }
-        // Going round from here, so that not everybody looks at the same socket first.
+        // Go round from here, so that not all tasks try the same socket first.
         let after = sockets.iter().position(|&s| s == here).map_or(0, |i| i + 1);
         let others = sockets[after..].iter().chain(&sockets[..after]).copied().filter(|&s| s != here);
         let goal = others.min_by_key(|s| self.remote.get(s).copied().unwrap_or(0));
@@ -87,7 +86,8 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// Where a task ends up that begins on a socket and goes where it belongs, with such parts by socket; and how often it went.
+    /// The socket on which a task ends that starts on `begin` and always goes where it belongs, with these parts by socket; and how
+    /// often it moved.
     fn ends(remote: [u64; 4], begin: u32) -> (u32, usize) {
         let (mut known, mut at, mut went) = (Known::default(), begin, 0);
         for _ in 0..20 {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn memory_that_lies_on_all_nodes_moves_nobody_for_long() {
         assert_eq!(ends([75, 75, 75, 75], 0), (3, 3));
-        // Where one node has more of it, that one.
+        // If one node has more of the memory, that node.
         assert_eq!(ends([90, 60, 75, 75], 0).0, 1);
     }
 }

@@ -1,18 +1,17 @@
-//! SAM without its additions: each task by itself, step by step.
+//! SAM without its additions: each task alone, step by step.
 //!
-//! What is public of SAM (Srikanthan, Dwarkadas, Shen, "Data Sharing or Resource Contention", ATC 2015) and was read for this: its abstract
-//! and introduction, and ATC'16 §2, §4.1, §5.2 and §5.3. They say that it goes interval by interval, looks at each task, keeps tasks of high
-//! activity within a socket where they are, consolidates those of high activity between sockets, spreads those that want cache
-//! and memory bandwidth, and puts these where their memory is. How many move in an interval, and who changes places with
-//! whom, they do not say: that is ours.
+//! This follows the public parts of SAM (Srikanthan, Dwarkadas, Shen, "Data Sharing or Resource Contention", ATC 2015) that were read:
+//! its abstract and introduction, and ATC'16 §2, §4.1, §5.2 and §5.3. According to these it works in intervals and looks at each task.
+//! It keeps tasks with high activity within a socket where they are. It consolidates those with high activity between sockets. It
+//! spreads those that want cache and memory bandwidth, and puts these where their memory is. They do not say how many move in an
+//! interval, and which change places. That is our choice.
 //!
-//! It knows nothing of applications. Tasks that fetch lines from other sockets are moved to the socket where most of such tasks
-//! are, as long as it has free contexts: so two applications that share data meet on one socket although there are two.
-//! Where all contexts are taken, the tasks that fetch most from other sockets change places, one from each of two sockets:
-//! those are in the minority where they are, and whom they miss is elsewhere, if it works out. Tasks that are bound by
-//! memory go from the socket that has most of them to the one that has fewest, those first that are away from their memory; and
-//! one that is away goes where its memory is, where that leaves no socket with more. At most a quarter of the tasks move in an
-//! epoch; cores and contexts are not told apart.
+//! It knows no applications. Tasks that fetch lines from other sockets move to the socket where most such tasks are, as long as it has
+//! free contexts. So two applications that share data meet on one socket even if there are two. If all contexts are taken, the tasks
+//! that fetch most from other sockets change places, one from each of two sockets. Such tasks are in the minority on their socket, and
+//! their partners are probably on the other. Tasks that are bound by memory go from the socket with most of them to the one with
+//! fewest; those away from their memory go first. A task that is away goes to its memory if that leaves no socket with more. At most a
+//! quarter of the tasks move in an epoch. Cores and contexts are not distinguished.
 
 use super::application::Thresholds;
 use super::memory::Memory;
@@ -20,16 +19,16 @@ use super::Running;
 use corun_model::{Machine, TaskId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One part of the tasks in so many moves in an epoch.
+/// One task in `MOVED_PART` may move in an epoch.
 const MOVED_PART: usize = 4;
 
 struct Assignment<'a> {
     machine: &'a Machine,
-    /// By task, its context.
+    /// The context of each task.
     at: Vec<usize>,
-    /// By context, how many hold it.
+    /// The number of tasks on each context.
     holders: Vec<usize>,
-    /// Contexts that nobody holds.
+    /// The number of free contexts.
     free: usize,
 }
 
@@ -58,7 +57,7 @@ impl Assignment<'_> {
     }
 }
 
-/// Maps the tasks, which come in the order of their ids; `shares` are those that share data.
+/// Maps the tasks, which come in the order of their ids. `shares` are those that share data.
 pub(super) fn map(
     machine: &Machine,
     tasks: &[Running],
@@ -73,11 +72,11 @@ pub(super) fn map(
         all.dedup();
         all
     };
-    // How many of them are on each socket.
+    // The number of such tasks on each socket.
     let mut sharing: BTreeMap<u32, usize> = sockets.iter().map(|&s| (s, 0)).collect();
     let those: Vec<usize> = (0..tasks.len()).filter(|&i| shares(&tasks[i])).collect();
     those.iter().for_each(|&i| *sharing.get_mut(&assignment.socket(i)).expect("it is listed") += 1);
-    // Of each socket, who fetches most from elsewhere, first; each with its place among all.
+    // For each socket, the tasks that fetch most from elsewhere, first; each with its index among all.
     let mut all: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() > t.moderate).collect();
     all.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
     let mut far: BTreeMap<u32, VecDeque<(usize, usize)>> = BTreeMap::new();
@@ -104,7 +103,7 @@ pub(super) fn map(
     tasks.iter().zip(&assignment.at).map(|(task, &i)| (task.id, i)).collect()
 }
 
-/// Takes the task that fetches most from elsewhere, of those on some sockets; with its socket.
+/// Takes the task that fetches most from elsewhere, of those on some sockets. Returns it with its socket.
 fn first(
     far: &mut BTreeMap<u32, VecDeque<(usize, usize)>>,
     on: impl Fn(u32) -> bool,
@@ -114,7 +113,7 @@ fn first(
     queue.pop_front().map(|(_, task)| (*socket, task))
 }
 
-/// Everybody on the context he is on; who shares one with another goes to a free one, near if there is one.
+/// Each task stays on its present context. Of two on one context, one goes to a free one, near if possible.
 fn assigned<'a>(machine: &'a Machine, tasks: &[Running]) -> Assignment<'a> {
     let n = machine.cpu_count();
     let mut assignment =
@@ -131,7 +130,7 @@ fn assigned<'a>(machine: &'a Machine, tasks: &[Running]) -> Assignment<'a> {
         }
         let near = running.at.and_then(|i| assignment.free_on(machine.cpus()[i].socket));
         let anywhere = || assignment.holders.iter().position(|&h| h == 0);
-        // Where none is free, all have equally many more.
+        // If none is free, all contexts get the same number of additional tasks.
         let i = near.or_else(|| (assignment.free > 0).then(anywhere)?).unwrap_or(next % n);
         next += usize::from(assignment.holders[i] > 0);
         assignment.take(task, i);
@@ -139,8 +138,8 @@ fn assigned<'a>(machine: &'a Machine, tasks: &[Running]) -> Assignment<'a> {
     assignment
 }
 
-/// Tasks that are bound by memory go from where most of them are to where fewest are, where two more are than there; then, to where
-/// their memory is.
+/// Moves memory-bound tasks from the socket with most of them to the one with fewest, if the difference is at least two. Then moves
+/// tasks to their memory.
 fn spread_memory(
     assignment: &mut Assignment<'_>,
     sockets: &[u32],
@@ -158,7 +157,7 @@ fn spread_memory(
         if count(most) < count(least) + 2 {
             break;
         }
-        // Who is away from his memory has least to lose, above all where it is there.
+        // A task that is away from its memory has least to lose, most of all if its memory is there.
         let key = |&i: &usize| (memory.belongs(tasks[i].id) != Some(least), !memory.is_away(tasks[i].id), i);
         let there = bound.iter().copied().filter(|&i| assignment.socket(i) == most);
         let task = there.min_by_key(key).expect("it has most of them");

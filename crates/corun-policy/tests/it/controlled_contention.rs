@@ -1,4 +1,4 @@
-//! Controlled Contention: the paper's worked example, and what must hold of any slots.
+//! Controlled Contention: the paper's worked example, and properties of all slots.
 
 use crate::toy;
 use crate::toy::{who, Toy, Who};
@@ -18,7 +18,7 @@ fn worked_example() -> Toy {
     Toy::new(48, vec![who("1", 20, 1_000), who("2", 43, 1_000), who("3", 20, 1_000), who("4", 5, 1_000)])
 }
 
-/// Who runs in each of the next slots.
+/// The tenants that run in each of the next slots.
 fn slots(toy: &mut Toy, policy: &mut dyn Policy, count: usize) -> Vec<String> {
     let mut slots = Vec::new();
     while slots.len() < count {
@@ -107,7 +107,7 @@ fn a_newcomer_waits_its_turn_and_nobody_elses() {
     assert!((0..3).all(|i| turns(&i.to_string()) >= 1), "{after:?}");
 }
 
-/// A degree of contention, and how far the search for it is.
+/// A degree of contention, and the state of its search.
 fn searched(reason: &Reason) -> Option<(u64, DcSearched)> {
     match reason.rule()? {
         Rule::Weights { dc, search, .. } => Some((*dc, (*search)?)),
@@ -128,7 +128,7 @@ fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
     assert!(searched.iter().any(|s| matches!(s.1, DcSearched::Tried { .. })));
     let is_found = |s: &&(u64, DcSearched)| matches!(s.1, DcSearched::Found { .. });
     let found = searched.iter().rev().find(is_found).expect("it settles");
-    // One CPU-bound task per CPU leaves half of the CPUs idle when b or c runs; 16 let two run together.
+    // One CPU-bound task per CPU leaves half of the CPUs idle when b or c runs. With 16 two can run together.
     assert_eq!(found.0, 16);
 }
 
@@ -143,7 +143,7 @@ fn a_policy_that_was_interrupted_keeps_the_degree_of_contention_it_has_found() {
         toy.epoch(policy.as_mut());
         assert!(toy.now_ns < 20_000 * toy::MS, "it settles");
     }
-    // The guard undoes everything for a while.
+    // The guard undoes all changes for a while.
     toy.parked.clear();
     toy.window(1_000 * toy::MS);
     let mut renewed = policy.renewed().expect("it knows more than a fresh one");
@@ -155,7 +155,7 @@ fn a_policy_that_was_interrupted_keeps_the_degree_of_contention_it_has_found() {
 }
 
 fn crowd() -> impl Strategy<Value = (u32, Vec<Who>)> {
-    // Not so close to 20 % that rounding decides.
+    // Far enough from 20 % that rounding does not decide.
     let one = (1u32..30, prop_oneof![20u64..=190, 210u64..=1_000]);
     (1u32..32, proptest::collection::vec(one, 1..8)).prop_map(|(cpus, tenants)| {
         let named =
@@ -173,7 +173,7 @@ proptest! {
         let mut policy = cc(&[("dc", &dc.to_string())]);
         let weights: Vec<u64> = toy.tenants.iter().map(|t| if t.demand_milli >= 200 { u64::from(t.tasks) } else { 0 }).collect();
         let mut slots_of = vec![0; weights.len()];
-        // New tasks run freely until they have been seen for long enough to be judged.
+        // New tasks run freely until they have been seen for long enough.
         (0..20).for_each(|_| drop(toy.epoch(policy.as_mut())));
         for _ in 0..60 {
             toy.epoch(policy.as_mut());
@@ -184,7 +184,7 @@ proptest! {
             heavy.iter().for_each(|&i| slots_of[i] += 1);
             prop_assert!((0..weights.len()).all(|i| weights[i] > 0 || runs.contains(&toy.tenants[i].name.as_str())));
         }
-        // 60 half slots: with n who cannot share, each has its turn at least every n slots.
+        // 60 half slots: with n tenants that cannot share, each has its turn at least every n slots.
         let n = weights.iter().filter(|w| **w > 0).count();
         for (i, &slots) in slots_of.iter().enumerate().filter(|(i, _)| weights[*i] > 0) {
             prop_assert!(slots * n >= 60 - 2 * n, "tenant {i} had {slots} of 60 half slots among {n}");

@@ -1,5 +1,5 @@
-//! Whatever a host shows, a policy decides and does not fall over: windows of any length, weights out of range, tenants that
-//! come and go in mid slot, who is refused, parks that are not carried out.
+//! Whatever a host shows, a policy decides without a panic: windows of any length, weights out of range, tenants that come and go
+//! within a slot, refused tenants, parks that fail.
 
 use crate::toy::{who, Toy, MS};
 use corun_model::{Action, Observation, TenantId};
@@ -8,17 +8,17 @@ use proptest::prelude::*;
 
 const TENANTS: u32 = 6;
 
-/// What is different in an epoch.
+/// The changes in an epoch.
 #[derive(Clone, Debug)]
 struct Epoch {
     window_ns: u64,
     comes_or_goes: u32,
-    /// Whose tasks are so many now, and want so much.
+    /// The tenant whose tasks change, their new number, and their new demand.
     changes: (usize, u32, u64),
     weights: Vec<u32>,
     refused: u32,
     host_steal_ns: Option<u64>,
-    /// Nothing of what is decided is carried out.
+    /// No decision is carried out.
     in_vain: bool,
 }
 
@@ -27,7 +27,7 @@ fn epoch() -> impl Strategy<Value = Epoch> {
     let weights = proptest::collection::vec(prop_oneof![Just(0), 1u32..10_001, Just(u32::MAX)], 0..6);
     let changes = (0..TENANTS as usize, 1u32..40, 1u64..=1_000);
     let host_steal_ns = proptest::option::of(0..1_000_000 * MS);
-    // Beyond the last tenant: nobody.
+    // An index beyond the last tenant means no tenant.
     (window_ns, 0..TENANTS + 2, changes, weights, 0..2 * TENANTS, host_steal_ns, any::<bool>()).prop_map(
         |(window_ns, comes_or_goes, changes, weights, refused, host_steal_ns, in_vain)| Epoch {
             window_ns,

@@ -1,11 +1,11 @@
-//! All tests of policies that need a host, in one binary; what an epoch costs is measured in one of its own (`cost.rs`), where
-//! no other test runs beside it.
+//! All tests of policies that need a host, in one binary. The cost of an epoch has its own binary (`cost.rs`), so that no other test
+//! runs at the same time.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `toy` | the host: what tenants want is split fairly among those that are not parked |
-//! | `policies` | what holds of every policy |
-//! | `edges` | whatever a host shows, a policy decides and does not fall over |
+//! | `toy` | the host: splits CPU time fairly among tenants that are not parked |
+//! | `policies` | properties of every policy |
+//! | `edges` | a policy decides without a panic, whatever a host shows |
 //! | `controlled_contention` | the paper's worked example |
 //! | `numbers` | the document has the numbers of `auto` |
 

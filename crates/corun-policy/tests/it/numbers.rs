@@ -1,4 +1,4 @@
-//! What `docs/policies.md` says of the numbers of `auto` is what they are.
+//! The numbers of `auto` in `docs/policies.md` are the real ones.
 
 use corun_policy::auto::numbers::ALL;
 use corun_policy::sequential::{ERROR_PERCENT, PAIRS};

@@ -1,4 +1,4 @@
-//! What holds of every policy: the conformance suite, protection, options and their refusals.
+//! Properties of every policy: the conformance suite, protection, options and their refusals.
 
 use crate::toy::{who, Toy, Who, MS};
 use corun_model::observation::{Account, TaskObservation};
@@ -8,7 +8,7 @@ use corun_model::{
 use corun_policy::{by_name, BadPolicy, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
 
-/// A machine with everything on it, some of it protected.
+/// A machine with all kinds of tenants, some of them protected.
 fn everything() -> Toy {
     let kernel = Who { kind: TenantKind::Kernel, ..who("kernel", 3, 300) };
     Toy::new(
@@ -50,7 +50,7 @@ fn every_policy_passes_the_conformance_suite() {
 }
 
 #[test]
-fn what_the_registry_says_of_a_policy_is_what_the_policy_says() {
+fn the_registry_says_of_a_policy_what_the_policy_says() {
     for entry in ALL {
         let policy = by_name(entry.name, &Options::new()).unwrap();
         assert_eq!((policy.name(), policy.knobs()), (entry.name, entry.knobs));
@@ -93,7 +93,7 @@ fn every_option_takes_its_own_bounds_and_refuses_what_lies_beyond() {
 }
 
 #[test]
-fn what_does_not_exist_is_refused_in_one_sentence_that_names_what_does() {
+fn unknown_names_are_refused_in_one_sentence_with_the_known_ones() {
     let said = |name: &str, options| by_name(name, &options).err().unwrap().to_string();
     let unknown = said("gnag", Options::new());
     assert!(unknown.starts_with("there is no policy `gnag`; name one of observe, auto, gang, "), "{unknown}");
@@ -171,7 +171,7 @@ fn nobody_waits_for_a_tenant_that_somebody_has_stopped() {
         let before = parked_a(&mut toy, 100);
         assert!(name == "auto" || before > 30, "{name}: they take turns, {before}");
         toy.stopped.insert(b);
-        // It may be in the middle of a slot.
+        // The stop may come in the middle of a slot.
         parked_a(&mut toy, 20);
         assert_eq!(parked_a(&mut toy, 100), 0, "{name}: a has the machine to itself");
         toy.stopped.remove(&b);
@@ -198,8 +198,8 @@ fn slices_and_static_delays_are_set_once_for_each_task_and_for_new_ones() {
 }
 
 #[test]
-fn an_adaptive_delay_grows_for_who_has_more_than_its_share_and_not_for_who_has_less() {
-    // The toy splits evenly, so a tenant that wants little has less than an even part of what is fair to all tasks.
+fn an_adaptive_delay_grows_with_more_than_a_fair_share_and_not_with_less() {
+    // The toy splits evenly. So a tenant with a small demand gets less than its even part of the fair time of all tasks.
     let mut toy = Toy::new(4, vec![who("all", 4, 1_000), who("little", 4, 300)]);
     let mut policy = by_name("delayed_preemption", &Options::new()).unwrap();
     let mut delays = std::collections::BTreeMap::new();
@@ -216,7 +216,7 @@ fn an_adaptive_delay_grows_for_who_has_more_than_its_share_and_not_for_who_has_l
 
 #[test]
 fn helpers_that_sleep_do_not_take_their_workers_fair_share_away() {
-    // Two programs of one worker each on two CPUs, of which one has eight threads more that hardly run: each worker has a CPU.
+    // Two programs with one worker each on two CPUs. One has eight more threads that hardly run. Each worker has a CPU.
     let mut toy = Toy::new(2, vec![who("with", 1, 1_000), who("without", 1, 1_000)]);
     let mut policy = by_name("delayed_preemption", &Options::new()).unwrap();
     let mut told = Vec::new();
@@ -322,7 +322,7 @@ fn a_virtual_machines_io_threads_have_no_slots_of_their_own() {
 }
 
 #[test]
-fn who_is_named_has_dedicated_windows_though_it_may_not_be_touched_itself() {
+fn a_named_tenant_has_dedicated_windows_even_if_it_may_not_be_touched() {
     let scopes =
         [Scope::everyone().only(["loop"]), Scope::everyone().protect(["solver", "sshd", "server", "build"])];
     for scope in scopes {
@@ -336,7 +336,7 @@ fn who_is_named_has_dedicated_windows_though_it_may_not_be_touched_itself() {
         let all: Vec<Vec<TenantId>> = (0..30).map(|_| parked(&mut toy)).collect();
         let only_the_loop = all.iter().filter(|parked| **parked == [toy.id("loop")]).count();
         assert!(only_the_loop >= 2 && all.iter().all(|p| p.len() < 2), "{scope:?}: {all:?}");
-        // Nobody is parked for who has gone.
+        // No tenant is parked for one that has gone.
         let solver = toy.id("solver");
         toy.present.remove(&solver);
         assert!((0..30).all(|_| parked(&mut toy).is_empty()), "{scope:?}");
@@ -347,7 +347,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_policy_touches_what_is_protected_or_out_of_scope(
+    fn no_policy_touches_a_protected_tenant_or_one_out_of_scope(
         cpus in 1u32..8,
         crowd in proptest::collection::vec((1u32..6, 1u64..=1_000), 2..7),
         protected in proptest::collection::btree_set(0usize..7, 0..4),
@@ -392,8 +392,8 @@ proptest! {
                 toy.epoch(policy.as_mut());
             }
             for (i, t) in tenants.iter().enumerate() {
-                // Alone in one of as many slots as there are tenants; under controlled contention the light ones run in
-                // all slots, so a heavy one may have half of that: 3 slots shared by 4 instead of 6 of its own.
+                // Alone in one of as many slots as there are tenants. Under controlled contention the light ones run in all slots, so a
+                // heavy one may have half of that: 3 slots shared by 4 instead of 6 of its own.
                 let cpus_milli = (u64::from(t.tasks) * t.demand_milli).min(u64::from(cpus) * 1_000);
                 let least = toy.now_ns * cpus_milli / 1_000 / tenants.len() as u64;
                 let got = toy.got_ns.get(&TenantId(i as u32)).copied().unwrap_or(0);
@@ -405,7 +405,7 @@ proptest! {
 
 #[test]
 fn auto_does_not_judge_a_newcomer_by_its_first_slots() {
-    // Decisions in a second after it has come, when it wants a quarter of a CPU per task for so many epochs, then all.
+    // Decisions in the second after it has come. It wants a quarter of a CPU per task for `slow_epochs` epochs, then all.
     let decisions = |slow_epochs: u32| {
         let mut toy = Toy::new(2, vec![who("loops", 2, 1_000), who("pipeline", 2, 250)]);
         let pipeline = toy.id("pipeline");
@@ -424,9 +424,9 @@ fn auto_does_not_judge_a_newcomer_by_its_first_slots() {
 }
 
 #[test]
-fn auto_takes_what_the_host_below_took_from_running_tasks_once() {
-    // A pipeline that wants a CPU and has half a one, beside loops. A probe sees time that the hypervisor took from a running
-    // task as the task's: it is in what the two have and in the host's steal.
+fn auto_subtracts_steal_of_the_host_from_running_tasks_only_once() {
+    // A pipeline that wants a CPU and has half of one, with loops. A probe sees time that the hypervisor took from a running task as
+    // the task's. So it is in the time of both and in the host's steal.
     let tries = |host_steal_ns: u64| {
         let mut toy = Toy::new(2, vec![who("loops", 2, 1_000), who("pipeline", 2, 250)]);
         let mut auto = by_name("auto", &Options::new()).unwrap();
@@ -444,8 +444,8 @@ fn auto_takes_what_the_host_below_took_from_running_tasks_once() {
 }
 
 #[test]
-fn nobody_waits_for_who_is_refused() {
-    // One that comes later, wants as much as the others, and is refused whatever is decided about it.
+fn nobody_waits_for_a_refused_tenant() {
+    // A tenant that comes later, wants as much as the others, and is refused in any case.
     for name in ["gang", "paired_gang", "controlled_contention"] {
         let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000), who("sshd", 2, 1_000)]);
         let sshd = toy.id("sshd");

@@ -1,4 +1,4 @@
-//! A machine as simple as can be: what tenants want is split fairly among those that are not parked.
+//! A very simple machine: CPU time is split fairly among the tenants that are not parked.
 #![allow(dead_code)]
 
 use corun_model::ledger::{BlockReasons, Held};
@@ -14,15 +14,15 @@ use std::sync::Arc;
 
 pub const MS: u64 = 1_000_000;
 
-/// Tasks that are all alike.
+/// A tenant whose tasks are all alike.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub name: String,
     pub kind: TenantKind,
     pub tasks: u32,
-    /// What each of its tasks wants, in thousandths of a CPU.
+    /// The demand of each task, in thousandths of a CPU.
     pub demand_milli: u64,
-    /// On which CPUs they may run; `None`: on all.
+    /// The CPUs of its tasks. `None` for all.
     pub cpus: Option<Vec<u32>>,
 }
 
@@ -34,10 +34,10 @@ pub fn who(name: &str, tasks: u32, demand_milli: u64) -> Who {
 pub struct Toy {
     pub machine: Machine,
     pub tenants: Vec<Who>,
-    /// Those that are there.
+    /// The present tenants.
     pub present: BTreeSet<TenantId>,
     pub parked: BTreeSet<TenantId>,
-    /// Those that somebody else stopped.
+    /// Tenants that someone else has stopped.
     pub stopped: BTreeSet<TenantId>,
     pub now_ns: u64,
     /// CPU time that each tenant got.
@@ -63,7 +63,7 @@ impl Toy {
         TenantId(self.tenants.iter().position(|t| t.name == name).expect("a tenant of the test") as u32)
     }
 
-    /// Those that are there and not parked, by name.
+    /// The names of present tenants that are not parked.
     pub fn running(&self) -> Vec<&str> {
         let runs = self.present.iter().filter(|id| !self.parked.contains(id));
         runs.map(|id| self.tenants[id.0 as usize].name.as_str()).collect()
@@ -93,7 +93,7 @@ impl Toy {
                     let held = Some(Held { stopped_ns: ns, frozen_ns: 0 });
                     Parts { held, spin_ns: Some(0), ..Parts::default() }
                 } else {
-                    // A task blocks after having run, so one that is held up blocks less.
+                    // A task blocks after it has run, so one that is held up blocks less.
                     let on = (got[&id] / u64::from(t.tasks)).min(ns);
                     let block_ns = (on * (1_000 - t.demand_milli) / t.demand_milli).min(ns - on);
                     *self.got_ns.entry(id).or_default() += on;
@@ -159,7 +159,7 @@ impl Toy {
         seen
     }
 
-    /// One epoch under a policy: a window, then what it decides, carried out.
+    /// One epoch under a policy: a window, then its decisions, carried out.
     pub fn epoch(&mut self, policy: &mut dyn Policy) -> Vec<Decision> {
         let seen = self.window(policy.epoch_ns());
         let decisions = policy.decide(&self.machine, &seen);
@@ -167,7 +167,7 @@ impl Toy {
         decisions
     }
 
-    /// Parks and unparks; the other knobs turn nothing here.
+    /// Parks and unparks. The other knobs have no effect here.
     pub fn carry_out(&mut self, decisions: &[Decision]) {
         for d in decisions {
             match d.action {
