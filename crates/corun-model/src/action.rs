@@ -1,10 +1,10 @@
-//! The five knobs, and what came of turning one.
+//! The five knobs, actions on them, and the outcomes of actions.
 
 use crate::machine::CpuId;
 use crate::refusal::Refusal;
 use crate::tenant::{TaskId, TenantId};
 
-/// The knobs, their list and their names from one table, so that none can be forgotten in one of them.
+/// Defines the knobs, their list and their names in one table, so that none can be missing in one of them.
 macro_rules! knobs {
     ($($(#[$about:meta])* $knob:ident = $name:literal,)*) => {
         /// A thing a policy may set. Everything the papers' schedulers do is one of these.
@@ -45,7 +45,7 @@ knobs! {
 pub enum Action {
     /// Gives a task slices drawn uniformly from `[min_ns, max_ns]`; equal bounds are a fixed slice.
     Slice {
-        /// Whose.
+        /// The task.
         task: TaskId,
         /// Shortest slice in nanoseconds.
         min_ns: u64,
@@ -54,31 +54,31 @@ pub enum Action {
     },
     /// Delays a task's preemption at wake-up.
     PreemptDelay {
-        /// Whose wake-ups.
+        /// The task.
         task: TaskId,
-        /// By how much, in nanoseconds; 0 is the host's default.
+        /// The delay in nanoseconds; 0 is the host's default.
         delay_ns: u64,
     },
     /// Stops a tenant.
     Park {
-        /// Which.
+        /// The tenant.
         tenant: TenantId,
     },
     /// Lets a parked tenant run again.
     Unpark {
-        /// Which.
+        /// The tenant.
         tenant: TenantId,
     },
     /// Confines a task to some CPUs.
     Cpus {
-        /// Which task.
+        /// The task.
         task: TaskId,
         /// The CPUs, at least one.
         cpus: Vec<CpuId>,
     },
     /// Sets a tenant's share, as `cpu.weight` does: 1..=10000, 100 is the default.
     Weight {
-        /// Which tenant.
+        /// The tenant.
         tenant: TenantId,
         /// Its weight.
         weight: u32,
@@ -86,7 +86,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The knob this turns.
+    /// The knob that this changes.
     pub fn knob(&self) -> Knob {
         match self {
             Action::Slice { .. } => Knob::Slice,
@@ -98,19 +98,19 @@ impl Action {
     }
 }
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done, and remembered so that it can be undone.
     Done,
     /// This host or backend cannot do it.
     Unsupported {
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
     /// It can, but will not: the target is protected or gone, or the value makes no sense.
     Refused {
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
 }

@@ -1,33 +1,33 @@
-//! How many threads a program was advised to run that shares a page, and what decided it, as a fact.
+//! The number of threads that a program with a shared page was advised to run, and the reason, as a fact.
 
 use crate::TenantId;
 
-/// What a program was advised.
+/// The advice to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advised {
     /// Its process.
     pub process: u32,
     /// Its tenant.
     pub tenant: TenantId,
-    /// How many threads.
+    /// The advised number of threads.
     pub width: u32,
-    /// The least and the most that it named.
+    /// The least number of threads that it named.
     pub least: u32,
-    /// See `least`.
+    /// The largest number of threads that it named.
     pub most: u32,
-    /// What it was dealt of the CPUs, in thousandths of one.
+    /// Its share of the CPUs, in thousandths of one.
     pub dealt_milli: u64,
-    /// What decided.
+    /// The limit that decided.
     pub limit: Limit,
 }
 
-/// What decided a width.
+/// The limit that decided a width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The most that the program named: what it was dealt is enough for all of its threads.
+    /// The most that the program named. Its share is enough for all its threads.
     Most,
-    /// The least that it named: it was dealt less.
+    /// The least that it named. Its share is less.
     Least,
-    /// What it was dealt.
+    /// Its share.
     Share,
 }

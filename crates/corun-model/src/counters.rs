@@ -1,8 +1,7 @@
 //! Hardware events of a task in a window. A counter that is absent is `None`, never zero (invariant 7).
 //!
-//! A host that knows its tasks' counters puts them into the observation itself, as the modelled machine does. Where
-//! counting is a matter of its own (it costs something, and may be switched off), a [`CounterSource`](crate::CounterSource) fills in the
-//! observation that the host made.
+//! A host that knows its tasks' counters puts them into the observation itself, as the modelled machine does. If counting is separate,
+//! because it has a cost and may be switched off, a [`CounterSource`](crate::CounterSource) adds them to the host's observation.
 
 /// One of the fields of [`Counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +103,7 @@ impl Counters {
         *copy.field(counter)
     }
 
-    /// Sets one counter; `None` is "not counted".
+    /// Sets one counter; `None` means not counted.
     pub fn set(&mut self, counter: Counter, value: Option<u64>) {
         *self.field(counter) = value;
     }
@@ -127,7 +126,7 @@ impl Counters {
         }
     }
 
-    /// Instructions per cycle; `None` without both counters or without cycles.
+    /// Instructions per cycle. `None` without both counters, or without cycles.
     pub fn ipc(&self) -> Option<f64> {
         let cycles = self.cycles?;
         (cycles > 0).then(|| self.instructions.map(|i| i as f64 / cycles as f64))?
@@ -145,7 +144,7 @@ impl Counters {
         (instructions > 0).then(|| self.llc_misses.map(|m| m as f64 * 1e3 / instructions as f64))?
     }
 
-    /// The field-wise sum; what either side lacks, the sum lacks.
+    /// The field-wise sum. It lacks a counter that either side lacks.
     #[must_use]
     pub fn plus(&self, o: &Counters) -> Counters {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);

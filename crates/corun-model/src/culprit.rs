@@ -1,24 +1,24 @@
 //! Culprits: which tenants held the CPU while a task waited for it.
 //!
-//! Like the ledger, [`Culprits`] cannot be made unless it is exact: shares plus `unattributed_ns` equal the
-//! steal they explain (invariant 1). What could not be resolved is counted as unattributed, never spread.
+//! Like the ledger, [`Culprits`] can only be made if it is exact: shares plus `unattributed_ns` equal the steal (invariant 1).
+//! Unresolved steal counts as unattributed, and is never spread.
 
 use crate::tenant::TenantId;
 use thiserror::Error;
 
-/// One tenant's part of somebody's steal.
+/// One tenant's part of a task's steal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Who held the CPU.
+    /// The tenant that held the CPU.
     pub tenant: TenantId,
-    /// For how long, while the victim waited, in nanoseconds.
+    /// How long it held the CPU while the victim waited, in nanoseconds.
     pub steal_ns: u64,
 }
 
-/// Who held the CPU during a victim's waits.
+/// The tenants that held the CPU during a victim's waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Culprits {
-    /// By tenant, each once.
+    /// Ordered by tenant; each tenant occurs once.
     shares: Vec<Share>,
     unattributed_ns: u64,
 }
@@ -27,17 +27,17 @@ pub struct Culprits {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("culprits and unattributed sum to {sum_ns} ns but the steal is {steal_ns} ns")]
 pub struct Unexplained {
-    /// What they sum to.
+    /// The sum.
     pub sum_ns: u64,
     /// The steal to explain.
     pub steal_ns: u64,
 }
 
 impl Culprits {
-    /// Makes the account, merging shares of the same tenant and dropping empty ones, or refuses.
+    /// Makes the account. Merges shares of the same tenant, and drops empty ones.
     ///
     /// # Errors
-    /// [`Unexplained`] when shares and `unattributed_ns` do not sum to `steal_ns`.
+    /// [`Unexplained`] if shares and `unattributed_ns` do not sum to `steal_ns`.
     pub fn new(
         shares: impl IntoIterator<Item = Share>,
         unattributed_ns: u64,
@@ -52,13 +52,13 @@ impl Culprits {
         }
     }
 
-    /// Nothing is known of who took `steal_ns`: all of it is unattributed.
+    /// An account without known culprits: all of `steal_ns` is unattributed.
     pub fn unknown(steal_ns: u64) -> Culprits {
         Culprits { shares: Vec::new(), unattributed_ns: steal_ns }
     }
 
     fn merge(shares: impl IntoIterator<Item = Share>, unattributed_ns: u64) -> Culprits {
-        // Most tasks of a machine wait for nobody: nothing is allocated for them.
+        // Most tasks of a machine never wait. Nothing is allocated for them.
         let mut shares: Vec<Share> = shares.into_iter().filter(|s| s.steal_ns > 0).collect();
         shares.sort_unstable_by_key(|s| s.tenant);
         shares.dedup_by(|later, first| {
@@ -69,8 +69,8 @@ impl Culprits {
         Culprits { shares, unattributed_ns }
     }
 
-    /// The culprits of `steal_ns`, a part of this steal of which nobody knows whose it is: everybody's share in
-    /// proportion, rounded down; what rounding leaves is unattributed. More than there is changes nothing.
+    /// The culprits of `steal_ns`, an unspecified part of this steal: each share in proportion, rounded down. The rest from rounding is
+    /// unattributed. A `steal_ns` above the total changes nothing.
     #[must_use]
     pub fn scaled_to(&self, steal_ns: u64) -> Culprits {
         let total_ns = self.total_ns();
@@ -96,23 +96,23 @@ impl Culprits {
         shares
     }
 
-    /// Steal that could not be charged to anyone, in nanoseconds.
+    /// Unattributed steal, in nanoseconds.
     pub fn unattributed_ns(&self) -> u64 {
         self.unattributed_ns
     }
 
-    /// All of it: the steal this explains, in nanoseconds.
+    /// The steal that this explains, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.unattributed_ns + self.shares.iter().map(|s| s.steal_ns).sum::<u64>()
     }
 
-    /// One tenant's share in nanoseconds; 0 when it took nothing.
+    /// One tenant's share in nanoseconds; 0 if it has none.
     pub fn of_ns(&self, tenant: TenantId) -> u64 {
         self.shares.binary_search_by_key(&tenant, |s| s.tenant).map_or(0, |i| self.shares[i].steal_ns)
     }
 
-    /// Adds another account. Where hundreds share a CPU everybody has hundreds of culprits, window after window: it takes as
-    /// many steps as both have shares.
+    /// Adds another account, in as many steps as both have shares: where hundreds share a CPU, each has hundreds of culprits in every
+    /// window.
     pub fn add(&mut self, other: &Culprits) {
         self.unattributed_ns += other.unattributed_ns;
         let mut at = 0;
@@ -128,7 +128,7 @@ impl Culprits {
         }
         if !new.is_empty() {
             self.shares.extend(new);
-            // Two runs in order, which a stable sort merges.
+            // Two ordered sequences, which a stable sort merges.
             self.shares.sort_by_key(|s| s.tenant);
         }
     }

@@ -1,39 +1,39 @@
-//! What a dedicated window is, and what it may cost: the same on a live and on a modelled machine.
+//! Dedicated windows and their cost: the same on a live and on a modelled machine.
 //!
-//! All co-runners are parked. The subject's threads spread over the CPUs that became free ([`SETTLE_NS`]); then the window begins. What
-//! that costs the co-runners is bounded by a **budget**: in any period of `over_ns` they are parked for at most `per_mille` of it.
+//! All co-runners are parked. The subject's threads spread over the free CPUs ([`SETTLE_NS`]); then the window begins. The cost for the
+//! co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for at most `per_mille` of it.
 
 use std::collections::VecDeque;
 
-/// How long the subject has the machine before a dedicated window begins, in nanoseconds. Two of its threads may
-/// share a CPU when the others are parked, and the kernel moves one away only when it next balances: on two CPUs
-/// programs did 5 to 40 % less than alone in the first 20 ms, and nearly as much as alone in the next.
+/// How long the subject has the machine before a dedicated window begins, in nanoseconds. When the others are parked, two of its
+/// threads may share a CPU, and the kernel moves one only at its next balancing. On two CPUs programs did 5 to 40 % less than in solo
+/// runs in the first 20 ms, and nearly as much in the next.
 pub const SETTLE_NS: u64 = 20_000_000;
 
-/// How long a dedicated window is where nobody wants it otherwise, in nanoseconds.
+/// The default length of a dedicated window, in nanoseconds.
 pub const WINDOW_NS: u64 = 40_000_000;
 
-/// What settling, parking, observing and unparking add to a window at most, on a machine that is not overloaded.
+/// The most that settling, parking, observing and unparking add to a window, on a machine that is not overloaded.
 pub const AROUND_NS: u64 = SETTLE_NS + 4_000_000;
 
-/// How much of co-runners' time dedicated windows may take.
+/// The share of co-runners' time that dedicated windows may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Thousandths of the time in which co-runners may be parked: 1..=1000.
+    /// Thousandths of the time in which co-runners may be parked, 1 to 1000.
     pub per_mille: u32,
-    /// In any period of this length, in nanoseconds.
+    /// The length of the period, in nanoseconds. The budget holds in any such period.
     pub over_ns: u64,
 }
 
 impl Default for Budget {
-    /// 2 % of any 20 s: six windows of 40 ms with what is around them.
+    /// 2 % of any 20 s: six windows of 40 ms with the time around them.
     fn default() -> Budget {
         Budget { per_mille: 20, over_ns: 20_000_000_000 }
     }
 }
 
 impl Budget {
-    /// This share of their time, 0..=1, in any period of the usual length: never more than it.
+    /// The budget for this share of their time, 0 to 1, in any period of the default length. It is never above the share.
     pub fn of_share(share: f64) -> Budget {
         // A share such as 0.023 is not a whole number of thousandths to the last bit.
         Budget { per_mille: (share * 1000.0 + 1e-6).floor() as u32, ..Budget::default() }
@@ -45,24 +45,24 @@ impl Budget {
     }
 }
 
-/// What windows of one length have taken of a budget.
+/// The use of a budget by windows of one length.
 #[derive(Clone, Debug)]
 pub struct Spending {
     window_ns: u64,
     budget: Budget,
-    /// When co-runners were parked, no longer ago than the budget reaches.
+    /// When co-runners were parked, as far back as the budget reaches.
     spent: VecDeque<(u64, u64)>,
 }
 
 impl Default for Spending {
-    /// Windows of [`WINDOW_NS`] within the usual budget.
+    /// Windows of [`WINDOW_NS`] within the default budget.
     fn default() -> Spending {
         Spending { window_ns: WINDOW_NS, budget: Budget::default(), spent: VecDeque::new() }
     }
 }
 
 impl Spending {
-    /// Windows of `window_ns` each; `None`: one of these is never within the budget.
+    /// Windows of `window_ns` each. `None` if even one of them exceeds the budget.
     pub fn new(window_ns: u64, budget: Budget) -> Option<Spending> {
         let fits = window_ns.saturating_add(AROUND_NS) <= budget.allowance_ns();
         fits.then(|| Spending { window_ns, budget, spent: VecDeque::new() })
@@ -73,11 +73,11 @@ impl Spending {
         self.window_ns
     }
 
-    /// In how many nanoseconds the budget allows the next window; 0: now.
+    /// In how many nanoseconds the budget allows the next window; 0 means now.
     pub fn due_in_ns(&self, now_ns: u64) -> u64 {
         let allowance_ns = self.budget.allowance_ns();
         let needed_ns = self.window_ns + AROUND_NS;
-        // The period that ends with the new window reaches back to here; as time passes, old windows leave it.
+        // The period that ends with the new window reaches back to here. As time passes, old windows leave it.
         let spent_since = |from_ns: u64| -> u64 {
             self.spent.iter().map(|&(start, end)| end.saturating_sub(start.max(from_ns))).sum()
         };
@@ -97,7 +97,7 @@ impl Spending {
         fine - now_ns
     }
 
-    /// Notes that co-runners were parked.
+    /// Notes a time in which co-runners were parked.
     pub fn spend(&mut self, start_ns: u64, end_ns: u64) {
         self.spent.push_back((start_ns, end_ns));
         let reach_ns = end_ns.saturating_sub(self.budget.over_ns);
@@ -134,7 +134,7 @@ mod tests {
         spending.spend(0, 200 * MS);
         assert_eq!(spending.due_in_ns(200 * MS), 0);
         spending.spend(200 * MS, 400 * MS);
-        // 200 ms have to leave the twenty seconds: the first window is over at 20.2 s, when the next must be, too.
+        // 200 ms have to leave the twenty seconds. The first window is over at 20.2 s, so the next must be over by then too.
         assert_eq!(spending.due_in_ns(400 * MS), 19_600 * MS);
     }
 

@@ -1,4 +1,4 @@
-//! How people write times and sizes: `10ms`, `2s`, `1m30s`, `64KiB`. Integers inside, units outside.
+//! Times and sizes as people write them: `10ms`, `2s`, `1m30s`, `64KiB`. Inside they are integers.
 
 use serde::de::{Error, Visitor};
 use serde::Deserializer;
@@ -58,7 +58,7 @@ pub fn written_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error
     parse_bytes(&text).map_err(Error::custom)
 }
 
-/// A text in a file; what it should be is for those who have written something else there.
+/// A text in a file. It carries the expected form for error messages.
 struct Quoted(&'static str);
 
 impl Visitor<'_> for Quoted {
@@ -116,7 +116,7 @@ pub fn human_ns(ns: u64) -> String {
 /// Writes a size for people, with three significant digits: `64.0 KiB`, `1.50 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    // The unit below which the size would have four digits before the point.
+    // The unit in which the size has at most three digits before the point.
     let step = (1..units.len()).take_while(|s| bytes as f64 / 1024f64.powi(*s as i32) >= 999.5).count();
     match bytes {
         0..1024 => format!("{bytes} B"),

@@ -1,7 +1,8 @@
-//! What the machine's energy counters counted in a window.
+//! The machine's energy counters over a window.
 //!
-//! Energy is the **machine's**, never a task's or a tenant's: no counter tells whose it was, and nothing here splits it. So what a
-//! program is said to have taken includes idle CPUs, co-runners, and corun.
+//! Energy is that of the **machine**, never of a task or a tenant: no counter shows whose it was, and nothing here splits it. So the
+//! energy of a program's run includes idle CPUs, co-runners, and corun.
+//!
 //!
 //! | counter | what it counts |
 //! | --- | --- |
@@ -10,23 +11,23 @@
 //! | dram | the memory's, not a part of the package |
 //! | psys | the platform: packages and what else its maker chose, on some laptops and servers |
 //!
-//! Packages are what reports quote, since machines that count anything count them.
+//! Reports quote packages, since machines that count anything count them.
 
-/// Energy by counter, in microjoules, summed over sockets. `None`: this machine does not tell, and never zero instead.
+/// Energy by counter, in microjoules, summed over sockets. `None` means that the machine does not report it; never 0 instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Energy {
     /// The processors as a whole.
     pub package_uj: Option<u64>,
-    /// Their cores, a part of the packages.
+    /// Their cores, part of the packages.
     pub core_uj: Option<u64>,
-    /// The memory, which is no part of them.
+    /// The memory, not part of the packages.
     pub dram_uj: Option<u64>,
     /// The platform.
     pub psys_uj: Option<u64>,
 }
 
 impl Energy {
-    /// That of this window and the next: what either does not tell, the sum does not.
+    /// The energy of this window and the next. It lacks a counter that either lacks.
     #[must_use]
     pub fn plus(&self, next: &Energy) -> Energy {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -38,7 +39,7 @@ impl Energy {
         }
     }
 
-    /// Those that are known, with their names.
+    /// The known counters, with their names.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let named = [
             ("package", self.package_uj),
@@ -50,7 +51,7 @@ impl Energy {
     }
 }
 
-/// Mean power in watts: microjoules over nanoseconds. `None`: no time has passed.
+/// Mean power in watts: microjoules over nanoseconds. `None` if no time has passed.
 pub fn watts(uj: u64, ns: u64) -> Option<f64> {
     (ns > 0).then(|| uj as f64 * 1e3 / ns as f64)
 }

@@ -38,10 +38,10 @@ impl Migrations {
 pub struct Events {
     /// Times it blocked: voluntary context switches.
     pub blocked: Option<u64>,
-    /// Times it called `sched_yield` and another task ran: no blocking, it stayed runnable.
+    /// Times it called `sched_yield` and another task ran. It stayed runnable, so this is not blocking.
     pub yielded: Option<u64>,
-    /// Involuntary switches: it was still runnable when the CPU was taken from it. Where nobody tells of calls of `sched_yield`
-    /// they are among these, as the kernel counts them.
+    /// Involuntary switches: it was still runnable when it lost the CPU. If calls of `sched_yield` are unknown they are included, as
+    /// the kernel counts them.
     pub preemptions: Option<u64>,
     /// Times it was made runnable.
     pub wakeups: Option<u64>,
@@ -50,7 +50,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The field-wise sum; what either side cannot tell, the sum cannot.
+    /// The field-wise sum. It lacks a count that either side lacks.
     #[must_use]
     pub fn plus(&self, o: &Events) -> Events {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -71,12 +71,12 @@ impl Events {
         }
     }
 
-    /// How often it left a CPU, for whatever reason; `None`: the source cannot tell.
+    /// How often it left a CPU, for any reason. `None` if the source cannot tell.
     pub fn switches(&self) -> Option<u64> {
         Some(self.blocked? + self.preemptions? + self.yielded.unwrap_or(0))
     }
 
-    /// No event of any sort, all of them known.
+    /// No events of any kind, all of them known.
     pub fn none() -> Events {
         Events {
             blocked: Some(0),

@@ -2,8 +2,7 @@
 //!
 //! Jain, Chiu and Hawe, 1984; Controlled Contention, eq. 1.
 
-/// `(Σ x)² / (n Σ x²)` of some amounts: 1 when all are alike, 1/n when one has everything. `None` without any, or when
-/// all are 0.
+/// `(Σ x)² / (n Σ x²)` of these amounts: 1 if all are equal, 1/n if one has everything. `None` for an empty list, or if all are 0.
 pub fn jain(amounts: &[f64]) -> Option<f64> {
     let sum: f64 = amounts.iter().sum();
     let squares: f64 = amounts.iter().map(|x| x * x).sum();

@@ -1,6 +1,7 @@
-//! Findings about a machine: what can be seen and done on it, and why not. The live machine's doctor makes them, a report shows them.
+//! Findings about a machine: what can be seen and done on it, and why not. The doctor of the live machine makes them, and a report
+//! shows them.
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// What can be seen.
@@ -9,7 +10,7 @@ pub enum Part {
     Act,
     /// What a session is allowed to start.
     Allow,
-    /// What sort of machine this is.
+    /// The kind of machine.
     Machine,
 }
 
@@ -34,7 +35,7 @@ pub enum Answer {
     Partly,
     /// It cannot.
     No,
-    /// There is nothing to be able to: a fact that explains the other answers.
+    /// A fact that explains other answers.
     Fact,
 }
 
@@ -53,14 +54,14 @@ impl Answer {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// Its subject.
     pub part: Part,
-    /// What was looked for: "eBPF", "freezer".
+    /// The feature: "eBPF", "freezer".
     pub what: &'static str,
     /// Whether it can be used.
     pub answer: Answer,
-    /// What was found; for a no, the reason.
+    /// The result; for a no, the reason.
     pub found: String,
-    /// What would help; there for every no and every partly.
+    /// A remedy, for every no and every partly.
     pub remedy: Option<String>,
 }

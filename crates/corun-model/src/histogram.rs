@@ -1,9 +1,8 @@
 //! A log2 histogram of times with an honest overflow bucket.
 //!
-//! Bucket `i` below the last counts times in `[2^i, 2^(i+1))` units of 1,024 ns (about a microsecond; a shift
-//! where it is counted, in the kernel), bucket 0 also everything shorter.
-//! The last bucket is overflow: it has a lower edge only, and a quantile that falls into it is reported as
-//! "at least", never folded into a finite number.
+//! Bucket `i` below the last counts times in `[2^i, 2^(i+1))` units of 1,024 ns. That is about a microsecond, and needs only a shift in
+//! the kernel. Bucket 0 also counts all shorter times. The last bucket is overflow: it has only a lower edge. A quantile in it is
+//! reported as "at least", never as a number.
 
 /// Number of buckets, the overflow bucket included: the last finite edge is 2^33 ns = 8.6 s.
 pub const BUCKETS: usize = 24;
@@ -44,7 +43,7 @@ impl Histogram {
         self.counts[Histogram::bucket_of(ns)] += 1;
     }
 
-    /// All that was counted.
+    /// The number of counted times.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -54,7 +53,7 @@ impl Histogram {
         self.counts[BUCKETS - 1]
     }
 
-    /// The `q`-quantile (0..=1), or `None` when nothing was counted.
+    /// The `q`-quantile, `q` from 0 to 1. `None` if nothing was counted.
     pub fn quantile(&self, q: f64) -> Option<Quantile> {
         let total = self.total();
         if total == 0 {

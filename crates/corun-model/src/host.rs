@@ -1,19 +1,18 @@
-//! `Host`: where tasks run. `live` is this Linux machine, `sim` the modelled one; nothing above can tell which.
+//! `Host`: where tasks run. `live` is this Linux machine, `sim` the modelled one. Higher layers cannot tell which.
 
 use crate::action::{Action, Outcome};
 use crate::machine::Machine;
 use crate::observation::Observation;
 use thiserror::Error;
 
-/// A machine that can be watched and, within the five knobs, steered.
+/// A machine that can be watched and, within the five knobs, controlled.
 ///
-/// The contract, checked by [`crate::conformance`] on every host:
-/// - [`observe`](Host::observe) covers exactly the time since the previous call (or since the host was made),
-///   and what it returns passes [`Observation::check`];
-/// - the clock never goes back, and [`advance`](Host::advance) moves it by at least what was asked;
-/// - every action has an [`Outcome`]; nothing is dropped silently;
-/// - after [`undo_all`](Host::undo_all) nothing that this host changed is left changed, and it may be called
-///   at any time, any number of times.
+/// The contract, which [`crate::conformance`] checks on every host:
+/// - [`observe`](Host::observe) covers exactly the time since the previous call, or since the host was made. Its result passes
+///   [`Observation::check`].
+/// - The clock never goes back, and [`advance`](Host::advance) moves it by at least the given time.
+/// - Every action has an [`Outcome`]; none is dropped silently.
+/// - [`undo_all`](Host::undo_all) restores everything that this host changed. It may be called at any time, any number of times.
 pub trait Host {
     /// The machine's shape.
     fn machine(&self) -> &Machine;
@@ -27,13 +26,13 @@ pub trait Host {
     /// [`HostError`] when the host can no longer run.
     fn advance(&mut self, ns: u64) -> Result<(), HostError>;
 
-    /// What happened since the previous call.
+    /// The events since the previous call.
     ///
     /// # Errors
-    /// [`HostError`] when the host can no longer see.
+    /// [`HostError`] if the host can no longer see.
     fn observe(&mut self) -> Result<Observation, HostError>;
 
-    /// Turns one knob.
+    /// Changes one knob.
     fn apply(&mut self, action: &Action) -> Outcome;
 
     /// Restores everything that was changed.
@@ -49,17 +48,17 @@ pub enum HostError {
     /// The kernel (or the model) refused something the host needs.
     #[error("{what}: {why}")]
     Failed {
-        /// What was tried.
+        /// The failed operation.
         what: String,
-        /// Why it failed and what would help.
+        /// The reason, and the remedy.
         why: String,
     },
     /// Something stayed changed.
     #[error("could not undo {what}: {why}")]
     NotUndone {
-        /// What stayed changed.
+        /// The thing that stayed changed.
         what: String,
-        /// Why, and how to restore it by hand.
+        /// The reason, and how to restore it by hand.
         why: String,
     },
 }

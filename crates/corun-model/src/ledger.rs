@@ -1,36 +1,35 @@
 //! The ledger: where every nanosecond of a task's life in a window went.
 //!
-//! A [`Ledger`] can only be made by [`Ledger::new`], which refuses parts that do not sum to the total, so a
-//! ledger that exists is conserved (invariant 1). PACT'16 §2.1 splits run time into compute, synchronisation
-//! (spin or block) and steal; the other parts are what a real machine adds: CPU budgets, signals and freezers that stop a
-//! task, corun's own parking, and time the kernel did not let us see.
+//! Only [`Ledger::new`] makes a [`Ledger`], and it refuses parts that do not sum to the total. So every ledger is conserved (invariant
+//! 1). PACT'16 §2.1 splits run time into compute, synchronization (spin or block) and steal. A real machine adds other parts: CPU
+//! budgets, signals and freezers that stop a task, corun's own parking, and time that the kernel did not show.
 
 use thiserror::Error;
 
 /// The parts of a ledger, in nanoseconds. Plain data: nothing is checked until it becomes a [`Ledger`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// On a CPU. While `spin_ns` is `None` this holds spinning too, since nobody has told them apart.
+    /// On a CPU. While `spin_ns` is `None` this includes spinning.
     pub compute_ns: u64,
-    /// On a CPU but only waiting for a lock or barrier. `None`: not measured.
+    /// On a CPU, but only waiting for a lock or barrier. `None` if not measured.
     pub spin_ns: Option<u64>,
-    /// Off the CPU by its own wish: waiting for a lock, I/O, a timer, an event. While `held` is `None` this has that in it.
+    /// Off the CPU voluntarily: waiting for a lock, I/O, a timer, an event. While `held` is `None` this includes it.
     pub block_ns: u64,
     /// Runnable but not running, because something else held the CPU.
     pub steal_ns: u64,
-    /// Runnable but a CPU budget of its own was used up: its cgroup's quota, the runtime of its real-time group or of its
-    /// deadline. Never blamed on a neighbour.
+    /// Runnable, but its own CPU budget was used up: its cgroup's quota, or the runtime of its real-time group or of its deadline.
+    /// Never blamed on a neighbor.
     pub throttled_ns: u64,
-    /// Kept from running by somebody, whatever it wished. `None`: not measured.
+    /// Kept from running by a signal, a tracer or a freezer. `None` if not measured.
     pub held: Option<Held>,
     /// Stopped by corun itself (gang, controlled contention, a dedicated window).
     pub parked_ns: u64,
-    /// The kernel did not show what the task did (a switch that no tracepoint announced, say).
+    /// The kernel did not show what the task did, for example because no tracepoint announced a switch.
     pub unknown_ns: u64,
 }
 
 impl Parts {
-    /// The sum of all parts in nanoseconds; what was not measured counts nothing, being part of another.
+    /// The sum of all parts in nanoseconds. Unmeasured parts count nothing, since they are included in others.
     pub fn sum_ns(&self) -> u64 {
         self.compute_ns
             + self.spin_ns.unwrap_or(0)
@@ -42,13 +41,13 @@ impl Parts {
             + self.unknown_ns
     }
 
-    /// Stopped or frozen by somebody, as far as was measured, in nanoseconds.
+    /// Stopped or frozen time, as far as measured, in nanoseconds.
     pub fn held_ns(&self) -> u64 {
         self.held.map_or(0, |held| held.stopped_ns + held.frozen_ns)
     }
 }
 
-/// Time in which somebody who is not corun kept a task from running, in nanoseconds.
+/// Time in which something other than corun kept a task from running, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Stopped by a signal (`SIGSTOP`, job control) or held by a tracer.
@@ -65,8 +64,8 @@ impl Held {
     }
 }
 
-/// A conserved account: `parts` sum to `total_ns`, the task's lifetime inside the window (for a tenant, the sum
-/// of its tasks' lifetimes).
+/// A conserved account: `parts` sum to `total_ns`. That is the task's lifetime in the window, or for a tenant the sum of its tasks'
+/// lifetimes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     parts: Parts,
@@ -77,19 +76,19 @@ pub struct Ledger {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the parts sum to {sum_ns} ns but the lifetime is {total_ns} ns ({parts:?})")]
 pub struct Unbalanced {
-    /// What the parts sum to.
+    /// The sum of the parts.
     pub sum_ns: u64,
-    /// What they ought to sum to.
+    /// The sum that they should have.
     pub total_ns: u64,
     /// The parts themselves.
     pub parts: Parts,
 }
 
 impl Ledger {
-    /// Makes a ledger, or refuses: time is conserved to the nanosecond.
+    /// Makes a ledger.
     ///
     /// # Errors
-    /// [`Unbalanced`] when the parts do not sum to `total_ns`.
+    /// [`Unbalanced`] if the parts do not sum to `total_ns` to the nanosecond.
     pub fn new(parts: Parts, total_ns: u64) -> Result<Ledger, Unbalanced> {
         let sum_ns = parts.sum_ns();
         if sum_ns == total_ns {
@@ -114,9 +113,8 @@ impl Ledger {
         self.parts.compute_ns + self.parts.spin_ns.unwrap_or(0)
     }
 
-    /// The sum of two ledgers. Where only one of them measured spinning the sum has not: its spin is `None`
-    /// and the measured part goes back into compute. Without time on a CPU there is nothing to measure. Likewise of what
-    /// was stopped or frozen, in the time off it.
+    /// The sum of two ledgers. If only one of them measured spinning, the sum has `None`, and the measured spin counts as compute. A
+    /// ledger without time on a CPU needs no measurement. The same holds for stopped or frozen time, within the time off the CPU.
     #[must_use]
     pub fn plus(&self, other: &Ledger) -> Ledger {
         let (a, b) = (&self.parts, &other.parts);
@@ -148,7 +146,7 @@ impl Ledger {
         }
     }
 
-    /// The same ledger with `spin_ns` of its on-CPU time found to be spinning (clamped to what there is).
+    /// The same ledger with `spin_ns` of its on-CPU time as spinning, at most what there is.
     #[must_use]
     pub fn with_spin(&self, spin_ns: u64) -> Ledger {
         let on_cpu = self.on_cpu_ns();
@@ -159,8 +157,8 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// The same ledger with `parked_ns` found to be corun's own doing (clamped to what there is): of what it was frozen,
-    /// stopped, and only then of its block.
+    /// The same ledger with `parked_ns` as corun's own parking, at most what there is. It is taken from frozen time, then from stopped
+    /// time, and last from block.
     #[must_use]
     pub fn with_parked_block(&self, parked_ns: u64) -> Ledger {
         let mut parts = self.parts;
@@ -175,7 +173,7 @@ impl Ledger {
         Ledger { parts, total_ns: self.total_ns }
     }
 
-    /// The same ledger with `parked_ns` of its steal found to be corun's own doing (clamped to what there is).
+    /// The same ledger with `parked_ns` of its steal as corun's own parking, at most what there is.
     #[must_use]
     pub fn with_parked_steal(&self, parked_ns: u64) -> Ledger {
         let moved_ns = parked_ns.min(self.parts.steal_ns);
@@ -191,14 +189,14 @@ impl std::iter::Sum for Ledger {
     }
 }
 
-/// Why a task was blocked, as far as the kernel tells, in nanoseconds. The fields sum to the ledger's `block_ns`.
+/// Why a task was blocked, in nanoseconds, as far as the kernel shows it. The fields sum to the ledger's `block_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockReasons {
     /// In a futex wait: user-space locks, condition variables, barriers, joins.
     pub futex_ns: u64,
     /// Waiting for a block device or in uninterruptible sleep (page faults from disk, file-system locks).
     pub io_ns: u64,
-    /// In a timed sleep of its own choosing.
+    /// In a timed sleep.
     pub sleep_ns: u64,
     /// Waiting for events: `epoll_wait`, `poll`, `select`.
     pub poll_ns: u64,
@@ -206,7 +204,7 @@ pub struct BlockReasons {
     pub pipe_ns: u64,
     /// Waiting for a child process.
     pub child_ns: u64,
-    /// Anything else, or the kernel does not tell.
+    /// Another reason, or an unknown one.
     pub other_ns: u64,
 }
 
@@ -218,7 +216,7 @@ impl BlockReasons {
 
     /// The reasons with their names, in a fixed order.
     pub fn named(&self) -> [(&'static str, u64); 7] {
-        // Taken apart, so that a reason that is forgotten here does not compile.
+        // Destructured, so that a forgotten reason does not compile.
         let BlockReasons { futex_ns, io_ns, sleep_ns, poll_ns, pipe_ns, child_ns, other_ns } = *self;
         [
             ("futex", futex_ns),
@@ -231,8 +229,8 @@ impl BlockReasons {
         ]
     }
 
-    /// The same reasons with `ns` less in all: of "other" first, since that is what an interrupted task's block reads,
-    /// then of the largest.
+    /// The same reasons with `ns` less in total. It is taken from "other" first, since an interrupted task's block appears there, then
+    /// from the largest.
     #[must_use]
     pub fn less(&self, ns: u64) -> BlockReasons {
         let BlockReasons {
@@ -257,41 +255,40 @@ impl BlockReasons {
         BlockReasons { futex_ns, io_ns, sleep_ns, poll_ns, pipe_ns, child_ns, other_ns }
     }
 
-    /// Waiting for a sibling, or for a reason that nobody knows: a lock, a pipe, the end of a child.
+    /// Time waiting for a sibling, or for an unknown reason: a lock, a pipe, the end of a child.
     pub fn for_siblings_ns(&self) -> u64 {
         self.sum_ns() - self.outside_ns()
     }
 
-    /// Waiting for the outside: a device, a timer, a poll. It is there alone as well.
+    /// Time waiting for the outside: a device, a timer, a poll. A solo run has it too.
     pub fn outside_ns(&self) -> u64 {
-        // Every reason is named, so that whoever adds one decides which side it is on.
+        // Every reason is named, so that a new one must be put on one side.
         let BlockReasons { futex_ns: _, io_ns, sleep_ns, poll_ns, pipe_ns: _, child_ns: _, other_ns: _ } =
             *self;
         io_ns + sleep_ns + poll_ns
     }
 
-    /// The part of that which gives way: who comes late to a timer or a poll waits for it less, so what was stolen before may have
-    /// come out of it. A device takes as long as it takes.
+    /// The part of the outside waits that gets shorter if the task comes late: timers and polls. So earlier steal may have come out of
+    /// it. A device always takes its own time.
     pub fn slack_ns(&self) -> u64 {
         self.outside_ns() - self.io_ns
     }
 
-    /// Waiting for what goes on by itself: for the outside, and for whoever is at the other end of a pipe or socket. Nothing that
-    /// the program's own tasks do makes it shorter.
+    /// Time waiting for things that go on by themselves: the outside, and the other end of a pipe or socket. The program's own tasks
+    /// cannot shorten it.
     pub fn apart_ns(&self) -> u64 {
         self.outside_ns() + self.pipe_ns
     }
 
-    /// Waiting for anything but its process's own locks: for the outside, and for other processes. A socket reads like a pipe, so
-    /// requests that a server waits for are here.
+    /// Time waiting for anything but its process's own locks: the outside, and other processes. A socket looks like a pipe, so a
+    /// server's waits for requests are included.
     pub fn beyond_threads_ns(&self) -> u64 {
         self.apart_ns() + self.child_ns
     }
 
-    /// The least time of a window of `wall_ns` in which tasks waited for nothing but processes, events and timers outside of them, in
-    /// nanoseconds: none of them was awake, which they were for `awake_ns` altogether (on a CPU, or kept from one), slept or waited for
-    /// a device, and some waited for something else. Whatever that was, a lock as well, none of them can have ended the wait. A sum has
-    /// less than its parts.
+    /// The least time in a window of `wall_ns` in which the tasks waited only for processes, events and timers outside, in nanoseconds.
+    /// In it no task was awake, slept or waited for a device, and some task waited for something else, even a lock. So none of them can
+    /// have ended the wait. `awake_ns` is their total time on a CPU or kept from one. A sum has less of this time than its parts.
     pub fn waited_outside_ns(&self, wall_ns: u64, awake_ns: u64) -> u64 {
         let own_ns = awake_ns.saturating_add(self.sleep_ns).saturating_add(self.io_ns);
         let waited_ns = self.sum_ns().saturating_sub(self.sleep_ns).saturating_sub(self.io_ns);
@@ -386,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_corun_parks_is_taken_from_what_was_frozen_and_stopped_before_what_was_blocked() {
+    fn parked_time_is_taken_from_frozen_and_stopped_time_before_blocked_time() {
         let held = Some(Held { stopped_ns: 20, frozen_ns: 30 });
         let a = Ledger::new(Parts { block_ns: 10, held, ..Parts::default() }, 60).unwrap();
         let left = |parked_ns| {

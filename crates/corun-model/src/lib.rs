@@ -1,4 +1,4 @@
-//! The vocabulary of corun: one word for one thing, and the two traits that separate the hosts from all else.
+//! The vocabulary of corun: one word for one thing, and the two traits that separate the hosts from everything else.
 //!
 //! ```text
 //!           observe()                     decide()                   apply()
@@ -13,37 +13,37 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`machine`] | sockets, LLC domains, cores, CPUs, NUMA nodes and the distances between them |
-//! | [`linux`] | a release of Linux, and what its scheduler has that others have not |
+//! | [`linux`] | a release of Linux, and the peculiarities of its scheduler |
 //! | [`tenant`] | tenants and their names; task ids |
 //! | [`ledger`] | where every nanosecond of a task went; refuses to exist unless it sums |
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
-//! | [`taken_by`] | what that time was to the task: a co-runner's, its own, the kernel's, nobody's |
-//! | [`worker`] | which tasks have a fair part of a program's work |
+//! | [`taken_by`] | whose that time was: a co-runner's, the task's own, the kernel's, nobody's |
+//! | [`worker`] | the tasks that do a fair part of a program's work |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
-//! | [`counters`], [`counter_source`] | hardware events of a task, absent is not zero; where they come from |
+//! | [`counters`], [`counter_source`] | hardware events of a task, where absent is not zero; their source |
 //! | [`fairness`] | Jain's index |
-//! | [`proportion`] | a share known from a count, with its interval |
-//! | [`spin`] | what a spin detector found: a time with its interval |
+//! | [`proportion`] | a share from a count, with its interval |
+//! | [`spin`] | the result of a spin detector: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
-//! | [`noise_summary`] | what a machine took from programs that did nothing but compute |
+//! | [`noise_summary`] | the time that a machine took from programs that only compute |
 //! | [`finding`] | what can be seen and done on a machine, and why not |
 //! | [`unavailable`] | what cannot be seen or done here, and why |
-//! | [`why`] | the reasons of that, with their sentences |
-//! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
+//! | [`why`] | the reasons for that, with their sentences |
+//! | [`limits`] | the CPUs that tasks may use, and the CPU time that tenants may use |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
-//! | [`advice`] | how many threads a program was advised to run, and what decided it |
-//! | [`reason`] | why a knob is turned, as a fact |
-//! | [`refusal`] | why a knob was not turned, as a fact |
+//! | [`advice`] | the number of threads that a program was advised to run, and the reason |
+//! | [`reason`] | why a knob is changed, as a fact |
+//! | [`refusal`] | why a knob was not changed, as a fact |
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
-//! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
-//! | [`waits`] | single waits for a CPU: the longest, with who held it in each of their parts |
-//! | [`run_log`] | what one program's tasks did, event by event: what a run is replayed from |
+//! | [`trace`] | who ran where, switch by switch: the data of timelines |
+//! | [`waits`] | single waits for a CPU: the longest, with the holder in each part |
+//! | [`run_log`] | the activity of one program's tasks, event by event: the data of a replay |
 //! | [`workload`] | workload files: a program described once, run live or modelled |
-//! | [`count`] | "1,234 tasks": how people write counts |
-//! | [`duration`] | "10ms", "2s": how people write times and sizes |
+//! | [`count`] | counts as people write them: "1,234 tasks" |
+//! | [`duration`] | times and sizes as people write them: "10ms", "2s" |
 
 pub mod action;
 pub mod advice;

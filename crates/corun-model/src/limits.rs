@@ -1,17 +1,17 @@
-//! What the machine allows: the CPUs that a task may use, and the CPU time that a tenant may use.
+//! The limits of the machine: the CPUs that a task may use, and the CPU time that a tenant may use.
 //!
-//! What a program could have had alone is bounded by this. A host says what it knows: a task that is not listed, a set that is
-//! `None` and a tenant without a quota here are not known to be confined.
+//! They bound what a program could have had alone. A host reports the limits that it knows. A task that is not listed, a set that is
+//! `None`, and a tenant without a quota are not known to be confined.
 
 use crate::machine::CpuId;
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// CPUs.
+/// A set of CPUs.
 pub type CpuSet = BTreeSet<CpuId>;
 
-/// What tasks and tenants may use, as far as a host knows.
+/// The known limits of tasks and tenants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     /// By task, in the order of their ids.
@@ -20,45 +20,45 @@ pub struct Limits {
     pub quotas: Vec<CpuQuota>,
 }
 
-/// Where a task belongs and may run.
+/// The process of a task, and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
     /// The task.
     pub task: TaskId,
     /// Its process. Work moves freely between threads of one process only.
     pub process: TaskId,
-    /// The CPUs that the scheduler may put it on, now or as soon as they are switched on: its affinity within its cpuset. Of
-    /// isolated CPUs, between which nobody moves tasks, only its own. `None`: not known.
+    /// The CPUs that the scheduler may put it on, now or when they are switched on: its affinity within its cpuset. Among isolated CPUs
+    /// only its own one, since nothing moves tasks between them. `None` if unknown.
     pub cpus: Option<Arc<CpuSet>>,
-    /// Whether that is its own CPU alone although its affinity has others: between isolated CPUs nobody moves it.
+    /// Whether it has only its own CPU although its affinity has others, because the CPUs are isolated.
     pub is_isolated: bool,
 }
 
-/// A limit to the CPU time of all tasks of a tenant together (CFS bandwidth): the tightest of those that hold for all of them.
+/// A limit to the CPU time of all tasks of a tenant together (CFS bandwidth): the tightest one that holds for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuQuota {
     /// The tenant.
     pub tenant: TenantId,
     /// CPUs that it may use on average: 0.2 is a fifth of one. More than 0.
     pub cpus: f64,
-    /// How often the quota is filled up, in nanoseconds.
+    /// The period of the quota, in nanoseconds.
     pub period_ns: u64,
 }
 
 impl Limits {
-    /// What is known of a task.
+    /// The limits of a task.
     pub fn of_task(&self, task: TaskId) -> Option<&TaskLimits> {
         self.tasks.binary_search_by_key(&task, |t| t.task).ok().map(|i| &self.tasks[i])
     }
 
-    /// A tenant's quota; `None`: it has none, or nobody knows.
+    /// A tenant's quota. `None` if it has none, or it is unknown.
     pub fn quota(&self, tenant: TenantId) -> Option<&CpuQuota> {
         self.quotas.iter().find(|q| q.tenant == tenant)
     }
 
-    /// Goes on with what holds in the next window. A quota that did not hold all the time is none.
+    /// Adds the limits of the next window. A quota that did not hold all the time is removed.
     pub fn extend(&mut self, next: &Limits) {
-        // In a storm of threads thousands are new in every window, so that each must not move those behind it.
+        // In a storm of threads every window has thousands of new tasks, so do not insert them one by one.
         let known = self.tasks.len();
         for t in &next.tasks {
             match self.tasks[..known].binary_search_by_key(&t.task, |known| known.task) {

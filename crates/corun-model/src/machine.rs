@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(pub u32);
 
-/// Where one hardware thread sits. The numbers are unique over the machine, not per parent.
+/// The place of one hardware thread. Numbers are unique in the machine, not per parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
     /// The kernel's number.
@@ -41,7 +41,7 @@ pub enum Distance {
 /// A machine's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// What people call it: a model name, or the name of a machine file.
+    /// Its name: a model name, or the name of a machine file.
     pub name: String,
     /// CPUs in the order of their ids; ids may have holes (offline CPUs).
     cpus: Vec<Cpu>,
@@ -49,7 +49,7 @@ pub struct Machine {
     node_distance: Vec<Vec<u32>>,
 }
 
-/// A machine that cannot be.
+/// A machine with an impossible shape.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BadMachine {
     /// It has no CPU.
@@ -79,10 +79,10 @@ pub enum BadMachine {
 }
 
 impl Machine {
-    /// Makes a machine from its CPUs and NUMA distances (an empty table means one node, or all equally near).
+    /// Makes a machine from its CPUs and NUMA distances. An empty table means one node, or equal distances.
     ///
     /// # Errors
-    /// [`BadMachine`] when the shape contradicts itself.
+    /// [`BadMachine`] if the shape contradicts itself.
     pub fn new(
         name: impl Into<String>,
         mut cpus: Vec<Cpu>,
@@ -144,7 +144,7 @@ impl Machine {
         self.cpus.len()
     }
 
-    /// One CPU, or `None` when the machine has none of that number.
+    /// One CPU. `None` if the machine has no CPU with that number.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |c| c.id).ok().map(|i| &self.cpus[i])
     }
@@ -154,7 +154,7 @@ impl Machine {
         self.cpus.iter().map(level).collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// How far apart two CPUs are; CPUs the machine does not have are as far as can be.
+    /// How far apart two CPUs are. Unknown CPUs are at the largest distance.
     pub fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         match (self.cpu(a), self.cpu(b)) {
             (Some(a), Some(b)) if a.id == b.id => Distance::SameCpu,
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// NUMA distance between two nodes (10 is local); `None` for a node the machine does not have.
+    /// NUMA distance between two nodes; 10 is local. `None` for an unknown node.
     pub fn node_distance(&self, a: u32, b: u32) -> Option<u32> {
         self.node_distance.get(a as usize)?.get(b as usize).copied()
     }

@@ -1,4 +1,4 @@
-//! What a host saw in one window: the only thing that policies, predictors and reports ever see.
+//! The observation of a host over one window: the only input of policies, predictors and reports.
 
 use crate::counters::Counters;
 use crate::culprit::Culprits;
@@ -13,7 +13,7 @@ use crate::tenant::{TaskId, Tenant, TenantId};
 use crate::unavailable::Unavailable;
 use std::sync::Arc;
 
-/// What happened on the machine between `start_ns` and `end_ns` of the host's clock.
+/// The events on the machine between `start_ns` and `end_ns` of the host's clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Start of the window, on the host's clock.
@@ -22,30 +22,31 @@ pub struct Observation {
     pub end_ns: u64,
     /// Every tenant named anywhere below, in the order of their ids.
     pub tenants: Vec<Tenant>,
-    /// Every task that lived in the window, in the order of its id; a task that ended is here with what it had.
+    /// Every task that lived in the window, in the order of ids, including tasks that ended.
     pub tasks: Vec<TaskObservation>,
-    /// The same, summed by tenant, in the order of tenant ids; includes tasks too short-lived to be listed.
+    /// The sums by tenant, in the order of tenant ids. They include tasks too short-lived to be listed.
     pub by_tenant: Vec<TenantObservation>,
-    /// Tenants whose weight is known to differ from the default of 100, in the order of their ids: 1 to 10000, as in `cpu.weight`.
+    /// Tenants whose weight is known to differ from the default of 100, in the order of their ids. Weights are 1 to 10000, as in
+    /// `cpu.weight`.
     pub weights: Vec<(TenantId, u32)>,
-    /// Tenants that nobody may touch, in the order of their ids: what a policy decides of them would be refused.
+    /// Tenants that nobody may touch, in the order of their ids. Actions on them would be refused.
     pub refused: Vec<TenantId>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
-    /// Which CPUs tasks may use, and how much CPU time tenants may, of those that the host watches closely.
+    /// The CPUs that tasks may use, and the CPU time that tenants may use, for those that the host watches closely.
     pub limits: Limits,
-    /// What the host below or the interrupts took, when the machine tells.
+    /// Time taken by the hypervisor and by interrupts, if the machine reports it.
     pub machine: MachineTime,
-    /// What the machine's energy counters counted; where nobody was asked to read them, nothing is known.
+    /// The machine's energy counters. Unknown if nobody asked for them.
     pub energy: Energy,
-    /// What was lost.
+    /// Lost events and times.
     pub loss: Loss,
-    /// What cannot be seen here, and why.
+    /// What cannot be seen here, with the reason.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// One task in one window. Most tasks of a machine sleep through a window, and those that do have the same account: it is there
-/// once, and so is a name from window to window.
+/// One task in one window. Most tasks of a machine sleep through a window and have the same account, so it is stored once. The name is
+/// stored once for all windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskObservation {
     /// The task.
@@ -56,9 +57,9 @@ pub struct TaskObservation {
     pub tenant: TenantId,
     /// When it was first seen inside the window, on the host's clock.
     pub born_ns: u64,
-    /// Whether it was still there at the end.
+    /// Whether it was still alive at the end.
     pub alive: bool,
-    /// The CPU it last ran on; `None` when it did not run.
+    /// The CPU that it last ran on. `None` if it did not run.
     pub last_cpu: Option<CpuId>,
     /// Where its time went.
     pub account: Arc<Account>,
@@ -75,24 +76,24 @@ pub struct TenantObservation {
     pub account: Account,
 }
 
-/// Where the time of a task or tenant went, and what happened to it.
+/// The times and events of a task or tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// The conserved ledger.
     pub ledger: Ledger,
-    /// The block part of it, by reason; `None` when the source cannot tell.
+    /// The block part of it, by reason. `None` if the source cannot tell.
     pub block: Option<BlockReasons>,
     /// Switches, wake-ups, migrations.
     pub events: Events,
-    /// Hardware events; `None` when the machine has no counters.
+    /// Hardware events. `None` if the machine has no counters.
     pub counters: Option<Counters>,
     /// Who took the steal.
     pub culprits: Culprits,
-    /// Lengths of waits in the run queue; `None` when the source cannot tell.
+    /// Lengths of waits in the run queue. `None` if the source cannot tell.
     pub waits: Option<Histogram>,
-    /// Lengths of stretches on a CPU; `None` when the source cannot tell.
+    /// Lengths of stretches on a CPU. `None` if the source cannot tell.
     pub stretches: Option<Histogram>,
-    /// Of its time computing, what it was in the kernel for, in nanoseconds; `None` when nobody told.
+    /// Kernel time within its computing time, in nanoseconds. `None` if unknown.
     pub system_ns: Option<u64>,
 }
 
@@ -105,7 +106,7 @@ impl Account {
         sum
     }
 
-    /// Adds another account. What either cannot tell, the sum cannot; an empty account changes nothing.
+    /// Adds another account. The sum lacks what either lacks. An empty account changes nothing.
     pub fn add(&mut self, o: &Account) {
         if self.ledger.total_ns() == 0 && *self == Account::default() {
             *self = o.clone();
@@ -127,7 +128,7 @@ impl Account {
         let block_ns = self.ledger.parts().block_ns + o.ledger.parts().block_ns;
         self.ledger = self.ledger.plus(&o.ledger);
         if let Some(block) = &mut self.block {
-            // What one of them did not tell apart from its block the sum does not.
+            // If one of them lacks the reasons of its block, that block has no reason in the sum.
             block.other_ns += self.ledger.parts().block_ns - block_ns;
         }
         self.events = self.events.plus(&o.events);
@@ -139,7 +140,7 @@ impl Account {
         add(&mut self.stretches, &o.stretches);
     }
 
-    /// The same account with up to `parked_ns` of its block found to be corun's own parking.
+    /// The same account with up to `parked_ns` of its block as corun's own parking.
     #[must_use]
     pub fn with_parked_block(&self, parked_ns: u64) -> Account {
         let ledger = self.ledger.with_parked_block(parked_ns);
@@ -147,20 +148,20 @@ impl Account {
         Account { ledger, block: self.block.map(|b| b.less(moved_ns)), ..self.clone() }
     }
 
-    /// The same account with up to `parked_ns` of its steal found to be corun's own parking, and so nobody's fault.
+    /// The same account with up to `parked_ns` of its steal as corun's own parking, so without a culprit.
     #[must_use]
     pub fn with_parked_steal(&self, parked_ns: u64) -> Account {
         let ledger = self.ledger.with_parked_steal(parked_ns);
         Account { ledger, culprits: self.culprits.scaled_to(ledger.parts().steal_ns), ..self.clone() }
     }
 
-    /// [`BlockReasons::waited_outside_ns`] of all its tasks; `None`: the source cannot tell.
+    /// [`BlockReasons::waited_outside_ns`] of all its tasks. `None` if the source cannot tell.
     pub fn waited_outside_ns(&self, wall_ns: u64) -> Option<u64> {
         let awake_ns = self.ledger.total_ns() - self.ledger.parts().block_ns;
         Some(self.block.as_ref()?.waited_outside_ns(wall_ns, awake_ns))
     }
 
-    /// Checks what must hold for every account: culprits explain the steal, block reasons explain the block.
+    /// Checks the rules of every account: culprits explain the steal, and block reasons explain the block.
     ///
     /// # Errors
     /// One sentence that says what does not sum.
@@ -182,54 +183,54 @@ impl Account {
     }
 }
 
-/// What the hypervisor took is told in ticks of so many nanoseconds, each when it is full.
+/// The unit of steal time from the hypervisor, in nanoseconds. Each tick is reported when it is full.
 pub const HOST_STEAL_TICK_NS: u64 = 10_000_000;
 
-/// What one CPU did in the window. `idle_ns + busy_ns + unknown_ns` is the window.
+/// The times of one CPU in the window. `idle_ns + busy_ns + unknown_ns` is the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: CpuId,
     /// Time its idle task ran, in nanoseconds.
     pub idle_ns: u64,
-    /// Time any other task ran, in nanoseconds; also what the hypervisor below took from it meanwhile.
+    /// Time any other task ran, in nanoseconds. Includes time that the hypervisor took from it meanwhile.
     pub busy_ns: u64,
-    /// Time nobody saw, or in which it was switched off, in nanoseconds.
+    /// Time that was not seen, or in which it was switched off, in nanoseconds.
     pub unknown_ns: u64,
-    /// Of its busy time, what the hypervisor below took, in nanoseconds; `None`: this machine does not tell.
+    /// The part of its busy time that the hypervisor took, in nanoseconds. `None` if this machine does not report it.
     pub host_steal_ns: Option<u64>,
 }
 
-/// What was taken from the machine as a whole, summed over CPUs. `None`: this machine does not tell.
+/// Time taken from the machine as a whole, summed over CPUs. `None` if this machine does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Time the hypervisor below ran somebody else while this machine wanted to run. What it took from a running task is part of
-    /// what that CPU was busy, and of the task's time on it where the source is the probe (not where it is `schedstat`).
+    /// Time in which the hypervisor ran others while this machine wanted to run. Time that it took from a running task is part of that
+    /// CPU's busy time. With the probe, but not with `schedstat`, it is also part of the task's time on the CPU.
     pub host_steal_ns: Option<u64>,
     /// Time in hard interrupts; part of what the interrupted tasks show as compute.
     pub irq_ns: Option<u64>,
-    /// Time in soft interrupts; likewise.
+    /// Time in soft interrupts; also part of compute.
     pub softirq_ns: Option<u64>,
 }
 
-/// What was not seen, counted (invariant 2).
+/// Lost events and times (invariant 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// Events that found no room (records, ring).
     pub events: u64,
     /// Task time that fell into no category, in nanoseconds.
     pub unknown_ns: u64,
-    /// Task time that an earlier window put into one category and that turned out later to belong to another (the
-    /// kernel told of a switch late or not at all), in nanoseconds. It stays where it was first put.
+    /// Task time that an earlier window put into a category and that belongs to another, because the kernel reported a switch late or
+    /// not at all, in nanoseconds. It stays in the first category.
     pub revised_ns: u64,
     /// Tasks that could not be followed because the table of tasks was full.
     pub untracked_tasks: u64,
-    /// Tasks that are in their tenant's sums but not listed one by one.
+    /// Tasks that are in their tenant's sums, but not in the list.
     pub unlisted_tasks: u64,
 }
 
 impl TaskObservation {
-    /// Says what was counted of it; an account that says so already is left as it is, and stays everybody's who shares it.
+    /// Sets its counters. An account that already has them stays shared.
     pub fn set_counters(&mut self, counters: Option<Counters>) {
         if self.account.counters != counters {
             Arc::make_mut(&mut self.account).counters = counters;
@@ -248,7 +249,7 @@ impl Observation {
         self.tenants.binary_search_by_key(&id, |t| t.id).ok().map(|at| &self.tenants[at])
     }
 
-    /// What the time of `tenant` on a CPU is to the subject that waits for it. A tenant that nobody knows is a co-runner.
+    /// Whose time on a CPU this is, for a subject that waits for it. An unknown tenant counts as a co-runner.
     pub fn taken_by(&self, subject: TenantId, tenant: TenantId) -> TakenBy {
         if tenant == subject {
             return TakenBy::Own;
@@ -260,7 +261,7 @@ impl Observation {
         }
     }
 
-    /// Whose the steal of one of the subject's accounts was.
+    /// Whose time the steal in one of the subject's accounts was.
     pub fn taken(&self, subject: TenantId, culprits: &Culprits) -> Taken {
         let mut taken = Taken { unattributed_ns: culprits.unattributed_ns(), ..Taken::default() };
         for share in culprits.shares() {
@@ -269,37 +270,37 @@ impl Observation {
         taken
     }
 
-    /// Whether a tenant is a co-runner of the subject: what it has of CPUs is **stolen** from those who wait for them, and would
-    /// not be alone. Not so the kernel, idle CPUs and corun itself, nor of a virtual machine its own I/O threads, which are there
-    /// alone as well. One that nobody knows is.
+    /// Whether a tenant is a co-runner of the subject: its CPU time is **stolen** from tasks that wait, and a solo run would not have
+    /// it. The kernel, idle CPUs and corun itself are not co-runners. For a virtual machine neither are its own I/O threads, which a
+    /// solo run has too. An unknown tenant is one.
     pub fn is_co_runner(&self, subject: TenantId, tenant: TenantId) -> bool {
         self.taken_by(subject, tenant) == TakenBy::CoRunner
     }
 
-    /// What the co-runners of the subject did.
+    /// The sums of the subject's co-runners.
     pub fn co_runners(&self, subject: TenantId) -> impl Iterator<Item = &TenantObservation> {
         self.by_tenant.iter().filter(move |seen| self.is_co_runner(subject, seen.id))
     }
 
-    /// A tenant's weight: what is known of it, else the default of 100.
+    /// A tenant's weight; 100 if nothing else is known.
     pub fn weight(&self, id: TenantId) -> u64 {
         let known = self.weights.binary_search_by_key(&id, |w| w.0).ok();
         known.map_or(100, |at| u64::from(self.weights[at].1.max(1)))
     }
 
-    /// CPU time that tasks had or that the host below took, summed over CPUs: the rest was to be had by anybody.
+    /// CPU time of tasks and of the hypervisor, summed over CPUs. The rest was available to any task.
     pub fn taken_ns(&self) -> u64 {
         let on_cpu_ns: u64 = self.by_tenant.iter().map(|t| t.account.ledger.on_cpu_ns()).sum();
         let busy_ns: u64 = self.cpus.iter().map(|c| c.busy_ns).sum();
-        // What tasks had may contain what was taken from them; what CPUs were busy does.
+        // The time of tasks may include time that was taken from them; the busy time of CPUs does.
         let taken_ns = on_cpu_ns + self.machine.host_steal_ns.unwrap_or(0);
         taken_ns.min(busy_ns).max(on_cpu_ns)
     }
 
-    /// Adds the window that follows this one, so that both become one. What either cannot see, the sum cannot.
+    /// Adds the window that follows this one, so that both become one. The sum lacks what either cannot see.
     ///
     /// # Panics
-    /// When `next` does not begin where this ends: the sum would have a hole in it.
+    /// If `next` does not begin where this ends: the sum would have a hole.
     pub fn extend(&mut self, next: &Observation) {
         assert_eq!(self.end_ns, next.start_ns, "windows must follow each other");
         self.end_ns = next.end_ns;
@@ -320,7 +321,7 @@ impl Observation {
         }
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         let (before_ns, next_ns) = (next.start_ns - self.start_ns, next.window_ns());
-        // Of a CPU that is in one window only, nobody knows what it did in the other: it was off.
+        // A CPU that is in only one window was off in the other, so its time there is unknown.
         for x in self.cpus.iter_mut().filter(|x| next.cpus.iter().all(|c| c.cpu != x.cpu)) {
             x.unknown_ns += next_ns;
         }
@@ -353,7 +354,7 @@ impl Observation {
         }
     }
 
-    /// A window names those of whom it speaks; the sum names all, as they were called last.
+    /// A window names the tenants in it. The sum names all, with their last names.
     fn extend_tenants(&mut self, next: &Observation) {
         for t in &next.tenants {
             match self.tenants.binary_search_by_key(&t.id, |known| known.id) {
@@ -363,8 +364,8 @@ impl Observation {
         }
     }
 
-    /// A task goes on from one window to the next when it was alive at the end of the first and was there at the
-    /// beginning of the second; otherwise, and in another tenant, it is another task, whatever its number. Returns how many went on.
+    /// A task goes on from one window to the next if it was alive at the end of the first and existed at the beginning of the second,
+    /// in the same tenant. Otherwise it is another task, even with the same number. Returns how many went on.
     fn extend_tasks(&mut self, next: &Observation) -> std::collections::BTreeMap<TenantId, u64> {
         let mut going_on = std::collections::BTreeMap::new();
         let mut living: std::collections::BTreeMap<TaskId, usize> =
@@ -387,14 +388,14 @@ impl Observation {
                 None => self.tasks.push(t.clone()),
             }
         }
-        // Whoever is not in the next window ended exactly at the edge between the two.
+        // A task that is not in the next window ended exactly at the edge.
         living.into_values().for_each(|i| self.tasks[i].alive = false);
         self.tasks.sort_by_key(|t| (t.id, t.born_ns));
         going_on
     }
 
-    /// Checks everything that must hold of any observation on any host: time is conserved for every task and
-    /// CPU, lifetimes lie in the window, tenants are the sums of their tasks and are all named.
+    /// Checks the rules of every observation on every host: time is conserved for every task and CPU, lifetimes lie in the window,
+    /// tenants are the sums of their tasks, and all have names.
     ///
     /// # Errors
     /// One sentence per contradiction.
@@ -523,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_did_before_it_went_over_to_another_tenant_stays_there() {
+    fn the_time_of_a_task_before_it_changed_its_tenant_stays_there() {
         let of = |tenant: TenantId, start_ns| {
             let mut seen = window(start_ns, start_ns + 100, vec![task(1, 0, 100, true)]);
             (seen.tasks[0].tenant, seen.tenants[0].id, seen.by_tenant[0].id) = (tenant, tenant, tenant);
@@ -546,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_window_does_not_speak_of_any_more_the_sum_still_names() {
+    fn the_sum_still_names_tenants_that_the_last_window_lacks() {
         let (gone, newer) = (window(100, 200, vec![task(1, 100, 60, false)]), window(200, 300, Vec::new()));
         let mut sum = gone.clone();
         sum.extend(&Observation { tenants: Vec::new(), ..newer.clone() });
@@ -560,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_below_took_counts_once_whether_or_not_tasks_have_it_too() {
+    fn steal_of_the_hypervisor_counts_once_whether_or_not_tasks_include_it() {
         let cpu = |busy_ns| CpuTime {
             cpu: CpuId(0),
             idle_ns: 100 - busy_ns,

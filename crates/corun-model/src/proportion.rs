@@ -1,11 +1,11 @@
-//! A share that is known from a count: how sure it is.
+//! A share from a count, with its interval.
 //!
-//! Wilson's interval stays inside 0 to 1 and keeps its width at either end: none of fifty is not a certain nothing.
+//! Wilson's interval stays within 0 to 1 and keeps its width at either end: zero of fifty is not certainly zero.
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_964;
 
-/// Wilson's 95 % interval of the share of which `hits` of `all` were seen; counts may be fractions. `all` is above 0.
+/// Wilson's 95 % interval of a share: `hits` of `all` were seen. Counts may be fractions. `all` is above 0.
 pub fn wilson(hits: f64, all: f64) -> (f64, f64) {
     let p = hits / all;
     let z2 = Z * Z / all;

@@ -1,68 +1,68 @@
-//! Why a knob is turned, as a fact with its figures; `corun-report` makes the sentences.
+//! Why a knob is changed, as a fact with its figures; `corun-report` makes the sentences.
 //!
-//! A tenant is named as it was called when it was decided: it may have gone by the time that somebody reads it.
+//! A tenant has the name from the time of the decision, since it may be gone when somebody reads it.
 
 /// Why a decision was made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// Tenants take turns, and this is the part of one of them in a slot.
     Slot {
-        /// Which slot since the policy began; `None`: any.
+        /// The number of the slot since the policy began. `None` for any.
         number: Option<u64>,
         /// Its part.
         part: SlotPart,
         /// Who runs together, or why there are slots.
         rule: Rule,
     },
-    /// Nobody is parked any longer.
+    /// Nobody is parked any more.
     Release(Release),
-    /// It waits for a dedicated window of somebody, or that one runs alone.
+    /// It waits during another tenant's dedicated window, or it is the tenant that runs alone.
     DedicatedWindow {
-        /// Whose window.
+        /// The tenant of the window.
         of: String,
     },
-    /// A dry run: whether it helps, only a real run tells.
+    /// A dry run. Only a real run shows whether it helps.
     WouldTry(Box<Reason>),
-    /// A new task, whose slices shall differ from CPU to CPU.
+    /// A new task, whose slices should differ from CPU to CPU.
     NewTaskSlices,
     /// A new task, whose wake-ups wait.
     NewTaskDelay {
-        /// For how long, in nanoseconds.
+        /// The delay, in nanoseconds.
         delay_ns: u64,
     },
-    /// A new task, which does not have the delay of the one that made it.
+    /// A new task, which does not keep the delay of its parent.
     NewTaskOwnDelay,
-    /// What a task computed against its fair share (PACT'16, equation 1).
+    /// The computing of a task compared with its fair share (PACT'16, equation 1).
     Lag {
-        /// What it computed, in percent of its time.
+        /// Its computing, in percent of its time.
         computed_percent: u64,
-        /// What was fair, likewise.
+        /// Its fair share, in percent of its time.
         fair_percent: u64,
         /// The lag in millionths.
         lag_millionths: i64,
     },
     /// Nobody shares data or is bound by memory: it may run anywhere.
     NobodyShares,
-    /// How much data the threads of a program share, and where it goes for that (ATC'16 §2 to §4).
+    /// How much data the threads of a program share, and where it goes because of that (ATC'16 §2 to §4).
     Sharing {
-        /// Whose tasks.
+        /// The tenant of the tasks.
         tenant: String,
         /// How much they share.
         sharing: Sharing,
-        /// Stalls per coherence event, where that decided.
+        /// Stalls per coherence event, if that decided.
         spc: Option<u64>,
         /// Instructions per cycle, in thousandths.
         ipc_milli: u64,
-        /// Whether memory holds it up.
+        /// Whether it is bound by memory.
         wants_memory: bool,
         /// The socket it goes to.
         socket: u32,
-        /// The core, where it has one of its own.
+        /// The core, if it has its own.
         core: Option<u32>,
     },
 }
 
-/// What a tenant does in a slot.
+/// The role of a tenant in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotPart {
     /// It runs.
@@ -78,38 +78,38 @@ pub enum SlotPart {
 pub enum Rule {
     /// One tenant at a time.
     Single,
-    /// Two, where their demands fit.
+    /// Two, if their demands fit.
     Paired,
     /// As many as their weights allow.
     Weights {
         /// The degree of contention.
         dc: u64,
-        /// How far the search for it is; `None`: it was given.
+        /// The state of the search for it. `None` if it was given.
         search: Option<DcSearched>,
-        /// Whether somebody is heavier than that and runs alone.
+        /// Whether a tenant is heavier than that and runs alone.
         is_alone: bool,
     },
-    /// Slots are tried, because somebody lacks its fair share.
+    /// Slots are tried, because a tenant lacks its fair share.
     Tried {
-        /// Who has least; `None`: nobody starves.
+        /// The tenant with the least. `None` if no tenant starves.
         who: Option<String>,
-        /// What it has of its fair share, in percent.
+        /// Its part of its fair share, in percent.
         percent: u64,
     },
-    /// Slots are kept, for this.
+    /// Slots are kept, for this reason.
     Kept(Kept),
 }
 
-/// How far the search for a degree of contention is.
+/// The state of the search for a degree of contention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DcSearched {
     /// The first one is being measured.
     Measured,
     /// Another one is tried.
     Tried {
-        /// Useful CPU time at the one that holds, in thousandths of the CPUs.
+        /// Useful CPU time at the present one, in thousandths of the CPUs.
         useful_milli: u64,
-        /// That one.
+        /// The present one.
         holds: u64,
     },
     /// It is found.
@@ -122,30 +122,30 @@ pub enum DcSearched {
 /// Why slots are kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
-    /// It does next to nothing without.
+    /// It does almost nothing without slots.
     NothingWithout {
-        /// Who.
+        /// The tenant.
         who: String,
     },
-    /// It does so many times as much as without.
+    /// It does several times as much as without slots.
     More {
-        /// Who gains most.
+        /// The tenant with the largest gain.
         who: String,
-        /// How many times as much, in hundredths.
+        /// The factor, in hundredths.
         times_percent: u64,
     },
-    /// They cost nobody anything, and spinning cannot be seen here.
+    /// Slots have no cost, and spinning cannot be seen here.
     Free,
     /// It has less than its share of the slots that it shared with others, and gets its own.
     OwnSlots {
-        /// Who.
+        /// The tenant.
         who: String,
-        /// What it had of that share, in percent.
+        /// Its part of that share, in percent.
         percent: u64,
     },
 }
 
-/// Why nobody is parked any longer.
+/// Why nobody is parked any more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
     /// The policy has begun.
@@ -154,30 +154,30 @@ pub enum Release {
     Single,
     /// Nobody competes any more.
     NoCompetition,
-    /// Who lacked its fair share for a moment has it.
+    /// The tenant that briefly lacked its fair share has it.
     HasItsShare,
-    /// Slots help nobody who needs them.
+    /// Slots help no tenant that needs them.
     HelpNobody {
-        /// Useful work with them, in thousandths more.
+        /// The gain in useful work, in thousandths.
         gain_milli: i64,
     },
-    /// So much in so short a time may be chance.
+    /// Such a gain in such a short time may be chance.
     NotSure {
         /// The gain, in thousandths.
         gain_milli: i64,
     },
-    /// Slots leave somebody less than it is entitled to.
+    /// Slots leave a tenant less than its entitlement.
     LeavesLess {
-        /// Whom.
+        /// The tenant.
         who: String,
-        /// What they leave, in percent of that.
+        /// Its rate in slots, in percent of its entitlement.
         percent: u64,
-        /// What follows.
+        /// The consequence.
         then: Then,
     },
-    /// Who was to be helped has gone.
+    /// The tenant that needed help has gone.
     HelpedHasGone,
-    /// Nobody is left whom slots are for.
+    /// No tenant is left that needs slots.
     NobodyNeedsSlots,
     /// A tenant has come that was not tried.
     TenantHasCome,
@@ -185,16 +185,16 @@ pub enum Release {
     TenantHasGone,
     /// It is time to ask again.
     TimeToAsk,
-    /// Somebody has less than when slots were tried.
+    /// A tenant has less than when slots were tried.
     LessThanTried,
     /// The dedicated window is over.
     WindowIsOver,
 }
 
-/// What follows from slots that leave somebody too little.
+/// The consequence of slots that leave a tenant too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Then {
-    /// Another look: it is not clear yet.
+    /// It is not clear yet, so another pair follows.
     NotClear,
     /// Slots are given up.
     GivenUp,
@@ -214,7 +214,7 @@ pub enum Sharing {
 }
 
 impl Reason {
-    /// What it is called in JSON.
+    /// The name used in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Reason::Slot { .. } => "slot",
@@ -228,8 +228,7 @@ impl Reason {
         }
     }
 
-    /// The same without what changes from one decision to the next for one reason: the number of a slot, and the figures of
-    /// a single task.
+    /// The same without the details that change from one decision to the next: the number of a slot, and the figures of a single task.
     #[must_use]
     pub fn kind(&self) -> Reason {
         match self {
@@ -254,7 +253,7 @@ impl Reason {
         }
     }
 
-    /// Why tenants take turns, where they do.
+    /// Why tenants take turns, if they do.
     pub fn rule(&self) -> Option<&Rule> {
         match self {
             Reason::Slot { rule, .. } => Some(rule),

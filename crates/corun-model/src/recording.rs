@@ -1,12 +1,11 @@
 //! A recording: consecutive windows summed to one, and kept as a timeline of bounded length.
 //!
-//! However long a program runs, its timeline has at most [`SLOTS`] slots: when there are more, neighbours are merged
-//! two by two. Slots keep tenants and CPUs, not single tasks, so that a machine with thousands of tasks can be recorded
-//! for hours. Without the list nobody can tell any more which tasks of two windows are the same, so a task is counted in the
-//! slot in which it began (in the first one where it was there before): the counts of slots sum to those of the whole. A task that
-//! goes over to another tenant counts as a task of both; of one that it comes back to, twice.
-//! Where every command of every shell is a tenant for a moment, those of one name that have ended are counted together
-//! (`together.rs`): their time, and what they took from whom, is there under that name.
+//! A timeline has at most [`SLOTS`] slots, however long a program runs: if there are more, neighbors are merged in pairs. Slots keep
+//! tenants and CPUs, not single tasks, so a machine with thousands of tasks can be recorded for hours. Without the list it is unknown
+//! which tasks of two windows are the same. So a task counts in the slot in which it began, or in the first one if it was there before.
+//! Then the counts of slots sum to those of the whole. A task that moves to another tenant counts as a task of both; if it comes back,
+//! twice. If every command of every shell is a tenant for a moment, ended tenants with one name are counted together (`together.rs`).
+//! Their time, and their steal by culprit, is under that name.
 
 mod bound;
 mod together;
@@ -19,17 +18,16 @@ use together::{living, Living, Renamed, Together};
 
 pub use bound::{bound, Most};
 
-/// Most slots of a timeline.
+/// The most slots of a timeline.
 pub const SLOTS: usize = 240;
 
-/// Most tasks that are listed in the sum. Beyond that, of those that have ended the half that ran least is in its tenants' sums
-/// only.
+/// The most tasks in the list of the sum. If there are more, the half of the ended tasks that ran least is only in the sums of tenants.
 pub const MOST_TASKS: usize = 50_000;
 
-/// Most tenants that are told apart in the sum. Beyond that, those of one name that have ended are counted together.
+/// The most separate tenants in the sum. If there are more, ended tenants with one name are counted together.
 const MOST_TENANTS: usize = 5_000;
 
-/// The same of a slot of the timeline.
+/// The same for a slot of the timeline.
 const MOST_TENANTS_OF_SLOT: usize = 500;
 
 /// Consecutive windows, summed and as a timeline.
@@ -37,16 +35,16 @@ const MOST_TENANTS_OF_SLOT: usize = 500;
 pub struct Recording {
     whole: Option<Observation>,
     slots: Vec<Observation>,
-    /// How many windows make a slot, and how many the last slot has.
+    /// The number of windows in a slot, and in the last slot.
     per_slot: usize,
     in_last: usize,
     together: Together,
-    /// The tasks that lived at the end of the last window, and whose they were.
+    /// The tasks that lived at the end of the last window, with their tenants.
     last: BTreeMap<TaskId, TenantId>,
 }
 
 impl Recording {
-    /// A recording about this tenant, who is told apart however little it ran.
+    /// A recording about this tenant, which always stays separate.
     pub fn about(subject: Option<TenantId>) -> Recording {
         Recording { together: Together::without(subject), ..Recording::default() }
     }
@@ -61,8 +59,7 @@ impl Recording {
         self.take(window, slot, &living);
     }
 
-    /// Adds the window that follows the last one, and keeps its tenants' sums alone: who runs for days has more tasks than can
-    /// be kept.
+    /// Adds the window that follows the last one, and keeps only its sums by tenant: a run of days has more tasks than can be kept.
     pub fn push_sums(&mut self, window: &Observation) {
         let living = living(window);
         let renamed = self.known_by_name(window, &living);
@@ -77,7 +74,7 @@ impl Recording {
         whole.map(|whole| self.together.of_window(window, whole, living)).unwrap_or_default()
     }
 
-    /// Adds a window to the sum, and what is kept of it to the timeline.
+    /// Adds a window to the sum, and its slot to the timeline.
     fn take(&mut self, window: Observation, slot: Observation, living: &Living) {
         match &mut self.whole {
             Some(whole) => {
@@ -100,7 +97,7 @@ impl Recording {
         self.count_together(living);
     }
 
-    /// Counts ended tenants together where the whole or a slot has too many.
+    /// Counts ended tenants together if the whole or a slot has too many.
     fn count_together(&mut self, living: &Living) {
         let Some(whole) = &mut self.whole else { return };
         for (is_of_slot, most) in [(true, MOST_TENANTS_OF_SLOT), (false, MOST_TENANTS)] {
@@ -125,7 +122,7 @@ impl Recording {
         }
     }
 
-    /// A window without its list of tasks: its tenants count those that they did not have in the window before.
+    /// A window without its list of tasks. Its tenants count only tasks that they did not have in the window before.
     fn unlisted(&self, window: &Observation) -> Observation {
         let mut by_tenant = window.by_tenant.clone();
         let goes_on = |t: &&TaskObservation| {
@@ -164,7 +161,7 @@ impl Recording {
         self.per_slot *= 2;
     }
 
-    /// All windows as one; `None` when there was none.
+    /// All windows as one. `None` without any.
     pub fn whole(&self) -> Option<&Observation> {
         self.whole.as_ref()
     }
@@ -179,7 +176,7 @@ fn tenants_of_living(window: &Observation) -> BTreeMap<TaskId, TenantId> {
     window.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect()
 }
 
-/// Takes tasks out of the list when they are too many, as they are on a machine that builds for days.
+/// Removes tasks from the list if there are too many, as on a machine that builds for days.
 fn unlist(whole: &mut Observation) {
     if whole.tasks.len() <= MOST_TASKS {
         return;
@@ -195,7 +192,7 @@ fn unlist(whole: &mut Observation) {
     whole.loss.unlisted_tasks += (before - whole.tasks.len()) as u64;
 }
 
-/// Of those who can be spared when there are too many, with what each did: the half that did least.
+/// Of the candidates for removal, given with their activity: the half with the least.
 pub fn lesser_half<T: Ord>(did: impl Iterator<Item = (u64, T)>) -> Vec<T> {
     let mut did: Vec<(u64, T)> = did.collect();
     did.sort_unstable();
@@ -213,7 +210,7 @@ mod tests {
     use crate::{Ledger, Parts};
 
     #[test]
-    fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_listed_and_the_sums_have_all() {
+    fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_listed_and_sums_have_all() {
         let mut recording = Recording::default();
         for window in 0..4u64 {
             let task = |n: u64| {
@@ -243,8 +240,8 @@ mod tests {
         assert!(whole.tasks.iter().all(|t| t.alive || t.account.ledger.on_cpu_ns() > 30));
     }
 
-    /// A window in which a hundred commands began, waited for each other, ran and ended beside a server that hardly ran.
-    /// Each is called by `name` of its number.
+    /// A window in which a hundred commands began, waited for each other, ran and ended, with a server that hardly ran. `name` makes
+    /// the name of a command from its number.
     fn window_of_commands(n: u64, name: impl Fn(u64) -> String) -> Observation {
         let (mut tasks, mut tenants) = (Vec::new(), Vec::new());
         for i in 0..=100 {
@@ -288,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Thirty thousand commands, each called by `name` of its number, and what must be true whoever is counted with whom.
+    /// Thirty thousand commands with names from `name`. Checks properties that hold for any way of counting together.
     fn thirty_thousand(name: impl Fn(u64) -> String) -> Recording {
         let mut recording = Recording::about(Some(TenantId(0)));
         for n in 0..300 {
@@ -349,7 +346,7 @@ mod tests {
             assert_eq!(seen.tasks + alone, 10_000, "all of them are there");
             assert!(alone < 500, "most are counted together: {alone} are not");
             assert_eq!(row.name, format!("{name} ({} jobs)", crate::count::thousands(seen.tasks)));
-            // Every hundredth took what all waited for: those of each name a third.
+            // Every hundredth took the time that all waited for: a third for each name.
             let server = &whole.by_tenant[0].account.culprits;
             let alone_ns: u64 =
                 whole.tenants.iter().filter(|t| t.name == name).map(|t| server.of_ns(t.id)).sum();
@@ -364,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_command_has_a_name_of_its_own_those_that_ran_least_are_others() {
+    fn if_every_command_has_its_own_name_those_that_ran_least_are_others() {
         let recording = thirty_thousand(|id| format!("job-{id}"));
         let whole = recording.whole().unwrap();
         let others: Vec<&Tenant> = whole.tenants.iter().filter(|t| t.kind == TenantKind::Others).collect();
@@ -377,11 +374,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_task_or_is_of_another_kind_is_never_counted_with_those_that_have_ended() {
+    fn a_tenant_with_a_task_or_of_another_kind_is_never_counted_with_ended_ones() {
         let mut recording = Recording::default();
         for n in 0..80 {
             let mut window = window_of_commands(n, |_| "true".into());
-            // A container of the same name, and a command that goes on.
+            // A container with the same name, and a command that goes on.
             let at = window.tenants.len() - 1;
             window.tenants[at].kind = TenantKind::Container;
             window.tasks[1].alive = n == 79;
@@ -407,7 +404,7 @@ mod tests {
                 last_cpu: None,
                 account: Default::default(),
             };
-            // Two that stay, and in every window one that begins and ends in it.
+            // Two tasks that stay, and in every window one that begins and ends in it.
             let (start_ns, end_ns) = (window * 10, window * 10 + 10);
             let tasks = vec![task(1, start_ns), task(2, start_ns), task(3, start_ns + 5)];
             let of = TenantObservation { id: TenantId(0), tasks: 3, account: Account::default() };
@@ -430,7 +427,7 @@ mod tests {
     fn a_task_that_goes_over_to_another_tenant_is_counted_by_both_and_once_by_each() {
         let seen = |window: u64| {
             let (start_ns, end_ns) = (window * 10, window * 10 + 10);
-            // One always is of each tenant; a third goes over between the second window and the third.
+            // One task stays with each tenant. A third moves between the second window and the third.
             let of = [(1, 0), (2, 1), (3, u32::from(window >= 2))];
             let task = |(id, tenant): (u32, u32)| TaskObservation {
                 id: TaskId(id),

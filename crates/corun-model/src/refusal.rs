@@ -1,7 +1,6 @@
-//! Why a host did not carry an action out, as a fact; `corun-report` makes the sentences.
+//! Why a host did not carry out an action, as a fact; `corun-report` makes the sentences.
 //!
-//! Code goes by the variant. What a system call or another program said is text, since it is shown to people and nothing
-//! else.
+//! Code uses the variant. Errors of system calls and other programs are text, since they are only shown to people.
 
 use crate::machine::CpuId;
 use crate::tenant::{TaskId, TenantId, TenantKind};
@@ -15,14 +14,14 @@ pub enum Refusal {
     NoTask(TaskId),
     /// The tenant has no process any more.
     NobodyLeft,
-    /// Somebody in it is protected.
+    /// A process in it is protected.
     Protected(Protected),
     /// The tenant is not among those that may be controlled.
     NotInScope {
         /// Its name.
         tenant: String,
     },
-    /// The kernel lets this user change nothing of it.
+    /// The kernel does not let this user change it.
     NotPermitted {
         /// A task, a process or a file.
         whom: String,
@@ -41,24 +40,24 @@ pub enum Refusal {
         /// The kernel's error.
         error: String,
     },
-    /// No slice is like this.
+    /// The slice is out of range.
     Slice {
-        /// The shortest that was asked for, in nanoseconds.
+        /// The shortest requested slice, in nanoseconds.
         min_ns: u64,
-        /// The longest, likewise.
+        /// The longest requested slice, in nanoseconds.
         max_ns: u64,
-        /// The shortest and longest that there are; `None`: any but none.
+        /// The shortest and longest possible slice. `None` if any but 0 is possible.
         bounds_ns: Option<(u64, u64)>,
     },
-    /// No weight is like this.
+    /// The weight is out of range.
     Weight(u32),
     /// No CPU would be left to run on.
     NoCpu,
-    /// A CPU that is not there.
+    /// The CPU does not exist.
     CpuNotThere {
-        /// Which.
+        /// The CPU.
         cpu: CpuId,
-        /// Those that are, sorted.
+        /// The existing CPUs, sorted.
         online: Vec<CpuId>,
     },
     /// The task is real-time, and the fair scheduler's knobs do not apply.
@@ -81,29 +80,29 @@ pub enum Refusal {
         /// Its number.
         pid: u32,
     },
-    /// The tenant shares no group of its own that could have a weight.
+    /// The tenant has no group of its own that could have a weight.
     NoGroup,
-    /// This host only observes, and turns no knob.
+    /// This host only observes, and changes no knob.
     ObservesOnly,
-    /// The controller itself can do nothing, or nothing any more, for this reason.
+    /// The controller itself cannot act, or no longer, for this reason.
     Controller(String),
 }
 
-/// Who is protected, and why.
+/// The protected tenant or process, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Protected {
-    /// The name of a tenant or a process; `None`: a process that cannot be looked at.
+    /// The name of a tenant or a process. `None` if the process cannot be read.
     pub name: Option<String>,
-    /// The number of a process; `None`: a tenant as a whole.
+    /// The number of a process. `None` for a tenant as a whole.
     pub pid: Option<u32>,
-    /// Why.
+    /// The reason.
     pub why: ProtectedBy,
 }
 
-/// Why somebody is protected.
+/// Why a tenant or process is protected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProtectedBy {
-    /// It is of a kind that nobody controls.
+    /// Its kind is never controlled.
     Kind(TenantKind),
     /// It is the first process.
     FirstProcess,
@@ -111,21 +110,21 @@ pub enum ProtectedBy {
     KernelThread,
     /// It is corun, or corun was started from it.
     Corun,
-    /// It keeps sessions, devices, logs or a cluster going.
+    /// It runs sessions, devices, logs or a cluster.
     Keeper,
-    /// The unit keeps sessions going.
+    /// The unit runs sessions.
     SessionUnit,
     /// The user named it.
     User {
-        /// With this word.
+        /// The word that the user gave.
         word: String,
     },
-    /// It cannot be looked at, and may be anybody.
+    /// It cannot be read, so it may be any process.
     Unreadable(String),
 }
 
 impl Refusal {
-    /// What it is called in JSON.
+    /// The name used in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Refusal::NoTenant(_) => "no_tenant",
@@ -151,7 +150,7 @@ impl Refusal {
         }
     }
 
-    /// Whether this host or backend could do it to nobody like this: the knob is missing, nothing speaks against the value.
+    /// Whether this host or backend can do this to nobody: the knob is missing, while the value may be valid.
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,
@@ -164,7 +163,7 @@ impl Refusal {
         matches!(self, Refusal::NotPermitted { .. })
     }
 
-    /// Why somebody is protected, if that is it.
+    /// Why it is protected, if that is the reason.
     pub fn protected_by(&self) -> Option<&ProtectedBy> {
         match self {
             Refusal::Protected(Protected { why, .. }) => Some(why),

@@ -1,14 +1,14 @@
-//! Sums of what many share. Most of a machine's tasks sleep through window after window, and those that do have one account
-//! together: what they have in common stays so, however many windows are summed, and is summed once.
+//! Sums of shared values. Most tasks of a machine sleep through many windows and share one account. Their shared accounts are summed
+//! once, and the sum is shared again, over any number of windows.
 //!
-//! Limit: a few pairs of what is shared are known at a time; whoever has another pair has a sum of its own, which is the same sum.
+//! Limit: only a few pairs of shared values are known at a time. Other pairs get their own copy of the sum.
 
 use std::sync::Arc;
 
-/// Most pairs that are known at a time: few are of many.
+/// The most pairs that are known at a time, since few pairs are common.
 const MOST: usize = 8;
 
-/// The sums that are known: of which two, and what they came to.
+/// The known sums: the two values, and their sum.
 pub(crate) struct SharedSums<'a, T>(Vec<(Arc<T>, &'a Arc<T>, Arc<T>)>);
 
 impl<T> Default for SharedSums<'_, T> {
@@ -18,7 +18,7 @@ impl<T> Default for SharedSums<'_, T> {
 }
 
 impl<'a, T: Clone> SharedSums<'a, T> {
-    /// Adds one to another, which stays shared by all who had the same two.
+    /// Adds one value to another. The sum is shared by all that had the same two values.
     pub(crate) fn add(&mut self, sum: &mut Arc<T>, next: &'a Arc<T>, add: impl Fn(&mut T, &T)) {
         if Arc::strong_count(sum) == 1 || Arc::strong_count(next) == 1 {
             add(Arc::make_mut(sum), next);
@@ -45,13 +45,13 @@ mod tests {
         *sum += next;
     }
 
-    /// Twenty that share one.
+    /// Twenty that share one value.
     fn sharing(one: u64) -> Vec<Arc<u64>> {
         std::iter::repeat_n(Arc::new(one), 20).collect()
     }
 
     #[test]
-    fn who_shares_shares_the_sum_and_everybody_else_has_one_of_its_own() {
+    fn shared_values_share_their_sum_and_others_have_their_own() {
         let mut sums = sharing(100);
         sums.push(Arc::new(70));
         for _ in 0..3 {

@@ -1,15 +1,15 @@
-//! What a spin detector found: how much of a task's time on a CPU was only waiting. All detectors answer alike.
+//! The result of a spin detector: how much of a task's time on a CPU was only waiting. All detectors have the same result.
 //!
-//! A task spins while it runs but only asks, again and again, whether a lock, barrier or queue has changed (PACT'16
-//! §2.1). The kernel shows it as running; a detector splits that time. Whichever detector it was, the answer is a time
-//! with an interval, so that a reader can tell little spinning from little knowledge.
+//! A task spins if it runs but only checks repeatedly whether a lock, barrier or queue has changed (PACT'16 §2.1). The kernel shows it
+//! as running; a detector splits that time. The result is a time with an interval, so that a reader can tell little spinning from
+//! little knowledge.
 
 use crate::observation::{Account, Observation, TaskObservation};
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How spinning was told from useful work.
+/// The method that tells spinning from useful work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpinMethod {
     /// Branches per instruction and misprediction rate against sibling tasks (PACT'16 §2.1).
@@ -18,7 +18,7 @@ pub enum SpinMethod {
     Samples,
     /// Exits of a virtual CPU at PAUSE instructions.
     PauseExits,
-    /// The program, or the modelled machine, says so itself.
+    /// The program, or the modelled machine, reports it.
     Told,
 }
 
@@ -37,9 +37,9 @@ impl SpinMethod {
 /// Spin time of one task in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpinEstimate {
-    /// The part of the time on a CPU that was observed at all, in nanoseconds; the rest is judged like it.
+    /// The observed part of the time on a CPU, in nanoseconds. The rest is assumed to be like it.
     pub observed_ns: u64,
-    /// The part, likewise, that was looked at and could not be judged: it may have been either, however often one looks.
+    /// The observed part that cannot be judged, in nanoseconds. It may have been either.
     pub unjudged_ns: u64,
     /// Best estimate, in nanoseconds of time on a CPU.
     pub spin_ns: u64,
@@ -47,16 +47,15 @@ pub struct SpinEstimate {
     pub low_ns: u64,
     /// Upper end of the 95 % interval.
     pub high_ns: u64,
-    /// What it was in the kernel for without spinning, in nanoseconds; `None`: the method does not tell.
+    /// Kernel time without spinning, in nanoseconds. `None` if the method does not show it.
     pub system_ns: Option<u64>,
-    /// How it was found.
+    /// The method.
     pub method: SpinMethod,
 }
 
 impl Observation {
-    /// Splits the time on a CPU of every task that has an estimate into compute and spin, and sums tenants anew. A
-    /// tenant of which any running task was not judged has no spin time of its own: an unknown is not a zero. The
-    /// estimate is clamped to what the task was on a CPU.
+    /// Splits the time on a CPU of every task with an estimate into compute and spin, and sums tenants again. A tenant with a running
+    /// task that was not judged has no spin time, since unknown is not zero. The estimate is at most the task's time on a CPU.
     pub fn split_spin(&mut self, found: &BTreeMap<TaskId, SpinEstimate>) {
         let ran = |t: &&mut TaskObservation| t.account.ledger.on_cpu_ns() > 0;
         for task in self.tasks.iter_mut().filter(ran) {

@@ -1,34 +1,34 @@
-//! What a piece of time was to a subject that waited for the CPU: the one place that says so.
+//! Whose time it was that a subject waited for a CPU. This is the only place that decides it.
 //!
-//! A report's parts, the view of `top`, the agent's totals, a prediction and a verdict all sort the culprits of an account by this:
-//! [`Observation::taken_by`](crate::Observation::taken_by), and of a kind alone [`TenantKind::taken_by`](crate::TenantKind::taken_by).
+//! A report's parts, the view of `top`, the agent's totals, a prediction and a verdict all sort the culprits of an account with this:
+//! [`Observation::taken_by`](crate::Observation::taken_by), or for a kind alone [`TenantKind::taken_by`](crate::TenantKind::taken_by).
 
-/// Who had the CPU for which a subject waited, as far as it matters to the subject.
+/// The holder of a CPU that a subject waited for, as seen from the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TakenBy {
-    /// A co-runner: it is **stolen**, and would not be alone.
+    /// A co-runner: the time is **stolen**; a solo run would not lose it.
     CoRunner,
-    /// The subject's own tasks, or the I/O threads of the same virtual machine: they are there alone as well.
+    /// The subject's own tasks, or the I/O threads of the same virtual machine. A solo run has them too.
     Own,
-    /// The kernel's own threads: there alone as well.
+    /// The kernel's own threads. A solo run has them too.
     Kernel,
     /// Corun itself: the cost of watching.
     Watcher,
-    /// Nobody: the CPU was idle, and the task just waking up.
+    /// Nobody: the CPU was idle, and the task was just waking up.
     Idle,
-    /// Nobody knows who.
+    /// The holder is unknown.
     Unattributed,
 }
 
 impl TakenBy {
-    /// Whether it may have been a co-runner. A loss counts what nobody knows as stolen, since most of it is; where parts are shown
-    /// it is a part by itself.
+    /// Whether it may have been a co-runner. A loss counts unknown time as stolen, since most of it is. Lists of parts show it
+    /// separately.
     pub fn may_be_co_runner(self) -> bool {
         matches!(self, TakenBy::CoRunner | TakenBy::Unattributed)
     }
 }
 
-/// How much of an account's steal was whose, in nanoseconds.
+/// An account's steal by holder, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// [`TakenBy::CoRunner`].
@@ -46,7 +46,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Adds a piece.
+    /// Adds a time.
     pub fn add(&mut self, by: TakenBy, ns: u64) {
         *match by {
             TakenBy::CoRunner => &mut self.co_runners_ns,
@@ -58,7 +58,7 @@ impl Taken {
         } += ns;
     }
 
-    /// All of it: the steal.
+    /// The sum: the steal.
     pub fn total_ns(&self) -> u64 {
         self.co_runners_ns
             + self.own_ns
@@ -68,7 +68,7 @@ impl Taken {
             + self.unattributed_ns
     }
 
-    /// What may have been a co-runner's ([`TakenBy::may_be_co_runner`]).
+    /// The time that may have been a co-runner's ([`TakenBy::may_be_co_runner`]).
     pub fn stolen_ns(&self) -> u64 {
         self.co_runners_ns + self.unattributed_ns
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_of_a_steal_is_of_one_sort_and_a_machines_own_io_threads_are_its_own() {
+    fn every_part_of_a_steal_has_one_holder_and_a_machines_own_io_threads_are_its_own() {
         let seen = Observation {
             tenants: vec![
                 tenant(0, TenantKind::Vm, "vm:web"),

@@ -8,8 +8,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId(pub u32);
 
-/// A tenant, by its place in the tenant table of the [`Observation`](crate::Observation) it came with.
-/// A host keeps a tenant's id while it speaks of it and for long after, and never gives an id to another tenant.
+/// A tenant, as an index into the tenant table of its [`Observation`](crate::Observation). A host keeps a tenant's id as long as it
+/// reports it and long after, and never gives it to another tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
@@ -19,10 +19,10 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// What sort of thing a tenant is: decides how it is named and what may be done to it.
+/// The kind of a tenant. It decides its name, and what may be done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TenantKind {
-    /// A command: a process group outside any telling cgroup.
+    /// A command: a process group outside any meaningful cgroup.
     Command,
     /// A systemd service, scope or slice.
     Unit,
@@ -42,14 +42,14 @@ pub enum TenantKind {
     Kernel,
     /// Nobody: the CPU was idle while a task was already runnable on it (wake-up latency).
     Idle,
-    /// Corun itself as far as it watches, where it is told apart from the co-runners.
+    /// Corun itself while it watches, if it is separate from the co-runners.
     Watcher,
-    /// Several tenants that were too many to be told apart.
+    /// Several tenants, counted together because there were too many.
     Others,
 }
 
 impl TenantKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [TenantKind; 12] = [
         TenantKind::Command,
         TenantKind::Unit,
@@ -65,7 +65,7 @@ impl TenantKind {
         TenantKind::Others,
     ];
 
-    /// The kind of this name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<TenantKind> {
         TenantKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -88,7 +88,7 @@ impl TenantKind {
         }
     }
 
-    /// What a tenant of this kind is to one that it has nothing to do with.
+    /// Whose time it is when a tenant of this kind runs, for an unrelated subject.
     pub fn taken_by(self) -> TakenBy {
         match self {
             TenantKind::Kernel => TakenBy::Kernel,
@@ -106,8 +106,7 @@ impl TenantKind {
         }
     }
 
-    /// Whether what these have of CPUs is taken from others: the kernel's own threads, idle CPUs and corun itself would be there,
-    /// or are not there, whoever else runs.
+    /// Whether its CPU time is taken from others. The kernel's own threads, idle CPUs and corun itself do not depend on who else runs.
     pub fn is_co_runner(self) -> bool {
         self.taken_by() == TakenBy::CoRunner
     }
@@ -123,16 +122,16 @@ impl TenantKind {
 pub struct Tenant {
     /// Its number in this observation.
     pub id: TenantId,
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: TenantKind,
-    /// A stable key: the cgroup path, container id, process group… Unique among tenants.
+    /// A stable key: the cgroup path, container id, process group and so on. Unique among tenants.
     pub key: String,
-    /// What people call it: `postgres`, `nginx.service`, `pod web-0`.
+    /// Its name for people: `postgres`, `nginx.service`, `pod web-0`.
     pub name: String,
 }
 
 impl Tenant {
-    /// The virtual machine whose vCPUs or I/O threads these are.
+    /// The name of the virtual machine, if these are its vCPUs or I/O threads.
     pub fn vm(&self) -> Option<&str> {
         match self.kind {
             TenantKind::Vm => self.key.strip_prefix("vm:"),
@@ -141,13 +140,13 @@ impl Tenant {
         }
     }
 
-    /// Whether these are the vCPUs or the I/O threads of the virtual machine that `other` is the vCPUs or the I/O threads of.
+    /// Whether both are vCPUs or I/O threads of the same virtual machine.
     pub fn is_of_vm(&self, other: &Tenant) -> bool {
         self.vm().is_some_and(|name| other.vm() == Some(name))
     }
 
-    /// Whether a user means this tenant by `wanted`: its name, its name as a report tells it from others (`bash (pgid 4711)`),
-    /// its key, the first parts of its key, up to a colon, the PID that it was given by, or its id ([`is_id_of`]).
+    /// Whether a user means this tenant with `wanted`. It may be its name, its name with the addition in reports (`bash (pgid 4711)`),
+    /// its key or the start of it up to a colon, the PID that it was given by, or its id ([`is_id_of`]).
     pub fn is_called(&self, wanted: &str) -> bool {
         let key =
             || self.key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
@@ -161,11 +160,11 @@ impl Tenant {
     }
 }
 
-/// Characters of an id that are enough to mean whoever has it.
+/// The fewest characters of an id that identify it.
 const FEWEST_OF_ID: usize = 6;
 
-/// Whether `wanted` is the id of a container, pod or Slurm step, or the start of one of at least six characters: alone, or after what
-/// a report puts before it (`docker 0123456789ab`).
+/// Whether `wanted` is the id of a container, pod or Slurm step, or its first characters, at least six. A report's prefix is allowed
+/// (`docker 0123456789ab`).
 pub fn is_id_of(kind: TenantKind, key: &str, name: &str, wanted: &str) -> bool {
     let has_id = matches!(kind, TenantKind::Container | TenantKind::Pod | TenantKind::SlurmStep);
     let Some((_, id)) = key.split_once(':').filter(|_| has_id) else { return false };
@@ -174,7 +173,7 @@ pub fn is_id_of(kind: TenantKind, key: &str, name: &str, wanted: &str) -> bool {
     id == wanted || wanted.len() >= FEWEST_OF_ID && id.starts_with(wanted)
 }
 
-/// What a key tells people: `pgid:4711` the process group, `cgroup:/a/b` the cgroup.
+/// The part of a key that tells tenants apart: for `pgid:4711` the process group, for `cgroup:/a/b` the cgroup.
 pub fn what_tells(key: &str) -> String {
     match key.split_once(':') {
         Some((what, which)) => format!("{what} {which}"),

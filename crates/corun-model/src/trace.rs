@@ -1,18 +1,18 @@
-//! A trace: who ran where, switch by switch. Optional and larger than an observation; timelines are drawn from it.
+//! A trace: who ran where, switch by switch. It is optional and larger than an observation, and the data of timelines.
 
 use crate::machine::CpuId;
 use crate::run_log::Waker;
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeMap;
 
-/// Every switch and wake-up in a window, in the order of time (per CPU strictly, over CPUs by `t_ns`).
+/// Every switch and wake-up in a window, ordered by time: strictly on each CPU, and over CPUs by `t_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What happened.
+    /// The events.
     pub events: Vec<TraceEvent>,
     /// Every task that the events name.
     pub tasks: BTreeMap<TaskId, TraceTask>,
-    /// Events that found no room.
+    /// Events that were lost for lack of room.
     pub lost: u64,
 }
 
@@ -27,55 +27,55 @@ pub struct TraceTask {
     pub tenant: TenantId,
 }
 
-/// Something that happened on a CPU at a time.
+/// An event on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When, on the host's clock.
+    /// Its time on the host's clock, in nanoseconds.
     pub t_ns: u64,
-    /// Where.
+    /// The CPU.
     pub cpu: CpuId,
-    /// What.
+    /// The event.
     pub kind: TraceKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// The CPU went from one task to another; `None` is idle.
     Switch {
-        /// Who left.
+        /// The task that left.
         prev: Option<TaskId>,
-        /// How it left.
+        /// The way it left.
         left: Left,
-        /// Who came.
+        /// The task that came.
         next: Option<TaskId>,
     },
-    /// A task became runnable; `cpu` is where it was queued.
+    /// A task became runnable; `cpu` is the CPU of its run queue.
     Wakeup {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// By whom; `None`: nobody knows.
+        /// The waker. `None` if unknown.
         waker: Option<Waker>,
     },
-    /// A task's wait for a CPU ends here; told only where single waits were asked for.
+    /// A task's wait for a CPU ends here. Only present if single waits were requested.
     Waited {
-        /// Whose.
+        /// The task.
         task: TaskId,
-        /// How long it was, in nanoseconds.
+        /// The length of the wait, in nanoseconds.
         ns: u64,
     },
-    /// A task that waits goes to this CPU's run queue; told likewise.
+    /// A waiting task moves to this CPU's run queue. Only present if single waits were requested.
     Moved {
-        /// Who.
+        /// The task.
         task: TaskId,
-        /// The CPU for which it waited until now.
+        /// The CPU that it waited for until now.
         from: CpuId,
     },
-    /// Of a wait, a part that begins here was the fault of the task's own CPU budgets; told likewise.
+    /// A part of a wait begins here that is due to the task's own CPU budgets. Only present if single waits were requested.
     Throttled {
-        /// Whose.
+        /// The task.
         task: TaskId,
-        /// How long that part was, in nanoseconds.
+        /// The length of that part, in nanoseconds.
         ns: u64,
     },
 }

@@ -1,7 +1,7 @@
 //! What cannot be seen or done here, and why, as facts.
 //!
-//! Code goes by [`What`], never by its words. In files a `What` is its name, which is read back; a name that is none of
-//! these, such as that of a newer corun, is kept as it is.
+//! Code uses [`What`], never its words. Files contain the name of a `What`, which is read back. An unknown name, such as one of a newer
+//! corun, is kept as it is.
 
 use crate::counters::Counter;
 use crate::why::Why;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 /// Something that cannot be seen or done here, with the reason (invariant 7).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unavailable {
-    /// What.
+    /// The thing that is unavailable.
     pub what: What,
-    /// Why; its sentence says what would help.
+    /// The reason. Its sentence names a remedy.
     pub why: Why,
 }
 
 impl Unavailable {
-    /// This, for that reason.
+    /// Makes an entry.
     pub fn new(what: What, why: Why) -> Unavailable {
         Unavailable { what, why }
     }
@@ -25,25 +25,25 @@ impl Unavailable {
 
 macro_rules! whats {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What there is that may be unavailable.
+        /// A thing that may be unavailable.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(into = "String", from = "String")]
         pub enum What {
             $($(#[$doc])* $variant,)*
-            /// eBPF, and with it whatever only the probe sees.
+            /// eBPF, and everything that only the probe sees.
             Ebpf {
-                /// Only a privilege is missing: root would have it.
+                /// Whether only a privilege is missing, which root has.
                 for_want_of_privilege: bool,
             },
             /// These hardware events.
             Counters(Vec<Counter>),
-            /// Dedicated windows without these tenants, who ran in them, as they are listed.
+            /// Dedicated windows without these tenants, which ran in them, as a list.
             WindowsWithout(String),
-            /// A name from a file that is none of these.
+            /// An unknown name from a file.
             Other(String),
         }
 
-        /// Those that are nothing but a name.
+        /// The variants without data.
         const NAMED: &[(What, &str)] = &[$((What::$variant, $name),)*];
     };
 }
@@ -138,7 +138,7 @@ whats! {
 }
 
 impl What {
-    /// Its name, which files and people have.
+    /// Its name in files and for people.
     pub fn name(&self) -> String {
         match self {
             What::Ebpf { .. } => "eBPF".into(),
@@ -149,7 +149,7 @@ impl What {
         }
     }
 
-    /// Whether it is the time that somebody spun, of any of them and by any method.
+    /// Whether it is spinning time, of any tasks and with any method.
     pub fn is_spin_time(&self) -> bool {
         matches!(
             self,
@@ -161,12 +161,12 @@ impl What {
         )
     }
 
-    /// Whether it is about spinning at all.
+    /// Whether it is about spinning.
     pub fn is_spin(&self) -> bool {
         self.is_spin_time() || matches!(self, What::Spin | What::Spinning | What::SpinInYield)
     }
 
-    /// Whether an answer is as good without, or says it elsewhere.
+    /// Whether an answer is equally good without it, or mentions it elsewhere.
     pub fn matters_little(&self) -> bool {
         matches!(
             self,

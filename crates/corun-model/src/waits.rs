@@ -1,10 +1,9 @@
-//! Single waits for a CPU: the longest of a program's, each with who held the CPU in its parts, and how it began.
+//! Single waits for a CPU: the longest of a program, each with the holders of the CPU in its parts, and with its cause.
 //!
-//! [`Longest`] reads a trace that tells of single waits, in the order of time, and keeps as many as were asked for. What a CPU did
-//! is remembered for [`MOST_TURNS`] turns of each; of a longer wait the beginning is nobody's. A wait's parts sum to it.
+//! [`Longest`] reads a trace with single waits, in order of time, and keeps a given number. It remembers [`MOST_TURNS`] turns of each
+//! CPU. In a longer wait the beginning has an unknown holder. A wait's parts sum to it.
 //!
-//! Limits: an interrupt is part of the task that it interrupts. A task that was preempted and one that gave way (`sched_yield`)
-//! are told alike.
+//! Limits: an interrupt is part of the task that it interrupts. A preempted task and one that called `sched_yield` look the same.
 
 use crate::machine::CpuId;
 use crate::run_log::Waker;
@@ -12,98 +11,98 @@ use crate::tenant::{TaskId, TenantId};
 use crate::trace::{Left, Trace, TraceEvent, TraceKind, TraceTask};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Turns of tasks that are remembered of each CPU.
+/// The turns of tasks that are remembered for each CPU.
 const MOST_TURNS: usize = 1 << 17;
-/// Moves, and parts that budgets took, that are remembered of one wait.
+/// The moves, and the parts due to budgets, that are remembered for one wait.
 const MOST_MARKS: usize = 64;
-/// Holders of a wait that are told apart; the others are told together.
+/// The separate holders of a wait. Further ones are joined.
 const MOST_HOLDERS: usize = 32;
 
 /// A wait for a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Whose.
+    /// The task.
     pub task: TaskId,
-    /// What that task is called.
+    /// The name of the task.
     pub name: String,
     /// When it began, on the host's clock, in nanoseconds.
     pub began_ns: u64,
-    /// When the task had a CPU, or when nobody looked any more.
+    /// When the task got a CPU, or when observation ended.
     pub ended_ns: u64,
-    /// Whether it had a CPU then.
+    /// Whether it got a CPU then.
     pub is_over: bool,
-    /// For which CPU it waited last.
+    /// The CPU that it last waited for.
     pub cpu: CpuId,
-    /// How it began.
+    /// The cause of the wait.
     pub began: Began,
-    /// Who held the CPU, in the order in which they first did. They sum to the wait.
+    /// The holders of the CPU, in the order of their first turn. They sum to the wait.
     pub parts: Vec<Part>,
 }
 
 impl Wait {
-    /// How long it was, in nanoseconds.
+    /// Its length, in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.ended_ns - self.began_ns
     }
 }
 
-/// How a wait began.
+/// The cause of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Began {
-    /// The task was preempted, or gave way.
+    /// The task was preempted, or yielded.
     Preempted,
     /// A task woke it.
     WokenBy {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// What that is called; empty where nobody knows.
+        /// Its name; empty if unknown.
         name: String,
     },
     /// Something else woke it.
     Woken(Waker),
-    /// Nobody saw it.
+    /// The cause was not seen.
     Unseen,
 }
 
 /// A part of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The CPU for which the task waited.
+    /// The CPU that the task waited for.
     pub cpu: CpuId,
-    /// Who held it.
+    /// The holder.
     pub holder: Holder,
-    /// For how long, in nanoseconds.
+    /// Its time, in nanoseconds.
     pub ns: u64,
-    /// In how many turns.
+    /// The number of its turns.
     pub turns: u64,
 }
 
-/// Who held a CPU for which a task waited.
+/// The holder of a CPU that a task waited for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// A task.
     Task {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// What it is called; empty where nobody knows.
+        /// Its name; empty if unknown.
         name: String,
-        /// Whose it is; `None`: nobody knows.
+        /// Its tenant. `None` if unknown.
         tenant: Option<TenantId>,
     },
     /// Nobody: the CPU was idle, and the task was just waking up.
     Idle,
-    /// A CPU budget of the task's own was used up.
+    /// The task's own CPU budget was used up.
     Budget,
-    /// Several who held it for less than those that are told apart.
+    /// Several holders with less time than the separate ones.
     Others {
         /// How many.
         holders: u64,
     },
-    /// Nobody knows.
+    /// The holder is unknown.
     Unknown,
 }
 
-/// Who has a CPU, as a trace tells.
+/// The holder of a CPU, from a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Task(TaskId),
@@ -118,29 +117,29 @@ impl From<Option<TaskId>> for Who {
     }
 }
 
-/// A task that has begun to wait and may still.
+/// A task whose wait may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// For which CPU it waits.
+    /// The CPU that it waits for.
     pub cpu: CpuId,
-    /// Since when, on the host's clock.
+    /// The start of the wait, on the host's clock, in nanoseconds.
     pub began_ns: u64,
 }
 
-/// What a task did that may explain its next wait.
+/// The past of a task that may explain its next wait.
 #[derive(Clone, Debug, Default)]
 struct Before {
     preempted_ns: Option<u64>,
     woken: Option<(u64, Option<Waker>)>,
-    /// When it left which CPU's run queue.
+    /// When it left the run queue of which CPU.
     moves: VecDeque<(u64, CpuId)>,
-    /// From when on for how long a budget was used up.
+    /// When a budget was used up, and for how long.
     throttled: VecDeque<(u64, u64)>,
 }
 
-/// Keeps the longest waits of a tenant's tasks, or of everybody's.
+/// Keeps the longest waits of a tenant's tasks, or of all tasks.
 #[derive(Clone, Debug)]
 pub struct Longest {
     most: usize,
@@ -150,12 +149,12 @@ pub struct Longest {
     before: BTreeMap<TaskId, Before>,
     tasks: BTreeMap<TaskId, TraceTask>,
     young: Vec<TraceEvent>,
-    /// Longest first.
+    /// The longest first.
     found: Vec<Wait>,
 }
 
 impl Longest {
-    /// Keeps so many, of this tenant's tasks or of everybody's. A wait that began before `start_ns` counts from there.
+    /// Keeps `most` waits, of this tenant's tasks or of all. A wait that began before `start_ns` counts from there.
     pub fn new(most: usize, whose: Option<TenantId>, start_ns: u64) -> Longest {
         Longest {
             most,
@@ -169,7 +168,7 @@ impl Longest {
         }
     }
 
-    /// How long a wait must be to be kept, as of now.
+    /// The least length of a wait that would be kept now.
     pub fn least_ns(&self) -> u64 {
         match self.most {
             0 => u64::MAX,
@@ -177,8 +176,7 @@ impl Longest {
         }
     }
 
-    /// Reads what was traced since the last call. What is younger than `settled_ns` waits until the next one, since something
-    /// older may still come.
+    /// Reads the trace since the last call. Events after `settled_ns` wait until the next call, since an older one may still come.
     pub fn push(&mut self, trace: &Trace, settled_ns: u64) {
         self.tasks.extend(trace.tasks.iter().map(|(id, task)| (*id, task.clone())));
         self.young.extend_from_slice(&trace.events);
@@ -217,12 +215,12 @@ impl Longest {
         self.before.entry(task).or_default()
     }
 
-    /// From now on `next` has a CPU, until now `prev` had it.
+    /// Notes that `next` has a CPU from now on, and `prev` had it until now.
     fn turn(&mut self, t_ns: u64, cpu: CpuId, prev: Who, next: Who) {
         let turns = self.turns.entry(cpu).or_default();
         match turns.back_mut() {
             None => turns.push_back((0, prev)),
-            // Its coming was not told of.
+            // The start of its turn was not reported.
             Some((_, who)) if *who != prev => *who = Who::Unknown,
             Some(_) => {}
         }
@@ -232,7 +230,7 @@ impl Longest {
         }
     }
 
-    /// Takes a wait if it is among the longest.
+    /// Keeps a wait if it is among the longest.
     fn consider(&mut self, task: TaskId, cpu: CpuId, began_ns: u64, ended_ns: u64, is_over: bool) {
         let began_ns = began_ns.max(self.start_ns);
         let known = self.tasks.get(&task);
@@ -256,7 +254,7 @@ impl Longest {
         self.found.truncate(self.most);
     }
 
-    /// How a wait began: by what came last.
+    /// The cause of a wait: the last event before it.
     fn how(&self, before: &Before, began_ns: u64) -> Began {
         match (before.preempted_ns, before.woken) {
             (Some(t_ns), woken) if woken.is_none_or(|(woken_ns, _)| woken_ns < t_ns) => match t_ns {
@@ -273,7 +271,7 @@ impl Longest {
         self.tasks.get(&task).map_or_else(String::new, |task| task.name.clone())
     }
 
-    /// Who held the CPUs while a task waited for one after the other.
+    /// The holders of the CPUs that a task waited for, one after the other.
     fn parts(&self, before: &Before, cpu: CpuId, began_ns: u64, ended_ns: u64) -> Vec<Part> {
         let mut pieces: Vec<(CpuId, Who, u64)> = Vec::new();
         let mut since_ns = began_ns;
@@ -282,7 +280,7 @@ impl Longest {
             self.pieces(before, on, since_ns, until_ns, &mut pieces);
             since_ns = until_ns;
         }
-        // In the order in which they first held it.
+        // In the order of the first turn.
         let mut parts: Vec<(CpuId, Who, u64, u64)> = Vec::new();
         let mut last = None;
         for (cpu, who, ns) in pieces {
@@ -299,7 +297,7 @@ impl Longest {
         self.shortlist(parts, cpu)
     }
 
-    /// The most important holders by themselves, the others together.
+    /// Keeps the most important holders separate, and joins the others.
     fn shortlist(&self, mut parts: Vec<(CpuId, Who, u64, u64)>, cpu: CpuId) -> Vec<Part> {
         let mut others = None;
         if parts.len() > MOST_HOLDERS {
@@ -336,7 +334,7 @@ impl Longest {
         }
     }
 
-    /// Adds `[from_ns, to_ns)`, spent waiting for `cpu`: what budgets took, and who had the CPU in the rest.
+    /// Adds `[from_ns, to_ns)`, spent waiting for `cpu`: the parts due to budgets, and the holders in the rest.
     fn pieces(
         &self,
         before: &Before,
@@ -357,7 +355,7 @@ impl Longest {
         self.occupants(cpu, since_ns, to_ns, into);
     }
 
-    /// Adds who had `cpu` in `[from_ns, to_ns)`.
+    /// Adds the holders of `cpu` in `[from_ns, to_ns)`.
     fn occupants(&self, cpu: CpuId, from_ns: u64, to_ns: u64, into: &mut Vec<(CpuId, Who, u64)>) {
         if from_ns >= to_ns {
             return;
@@ -375,7 +373,7 @@ impl Longest {
         }
     }
 
-    /// The longest waits, longest first; of those that may still go on, what they came to until `end_ns`.
+    /// The longest waits, the longest first. Waits that may still go on count until `end_ns`.
     pub fn finish(mut self, end_ns: u64, open: &[Open]) -> Vec<Wait> {
         let (events, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.young).into_iter().partition(|e| e.t_ns < end_ns);
@@ -383,7 +381,7 @@ impl Longest {
         let mut going_on: BTreeMap<TaskId, Open> = open.iter().map(|open| (open.task, *open)).collect();
         for event in later {
             if let TraceKind::Waited { task, ns } = event.kind {
-                // The first end tells of the wait that reached over the end.
+                // The first event after the end shows the wait that reached over the end.
                 let began_ns = event.t_ns.saturating_sub(ns);
                 let moved = self.before.get(&task).and_then(|b| b.moves.iter().find(|(t, _)| *t >= end_ns));
                 let cpu = moved.map_or(event.cpu, |(_, from)| *from);
@@ -399,7 +397,7 @@ impl Longest {
     }
 }
 
-/// Remembers the newest of something.
+/// Keeps the newest marks.
 fn mark<T>(marks: &mut VecDeque<T>, mark: T) {
     if marks.len() == MOST_MARKS {
         marks.pop_front();
@@ -456,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_split_where_the_holder_changed_and_says_who_pushed_the_task_off() {
+    fn a_wait_is_split_where_the_holder_changed_and_names_the_preempting_task() {
         let waits = longest(vec![
             switch(100, 0, Some(ME), Left::Runnable, Some(HOG)),
             switch(160, 0, Some(HOG), Left::Runnable, Some(OTHER)),
@@ -484,12 +482,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_budget_took_is_nobodys_and_what_nobody_saw_is_unknown() {
+    fn a_budgets_part_of_a_wait_is_nobodys_and_an_unseen_part_is_unknown() {
         let waits = longest(vec![
             event(100, 0, TraceKind::Wakeup { task: ME, waker: Some(Waker::Interrupt) }),
             event(100, 0, TraceKind::Throttled { task: ME, ns: 40 }),
             switch(170, 0, Some(HOG), Left::Runnable, Some(OTHER)),
-            // Who came after that was not told of.
+            // The start of the next turn was not reported.
             switch(190, 0, Some(HOG), Left::Runnable, Some(ME)),
             waited(190, 0, 90),
         ]);

@@ -1,34 +1,34 @@
-//! Why something cannot be seen or done here, and how a knob is turned, as facts with their data.
+//! Why something cannot be seen or done here, and how a knob is set, as facts with their data.
 //!
-//! A reason is made where it is found and is read in reports, messages of errors, and files of every layer. So its sentence is made
-//! in one place for all of them, `why/words.rs`: no other library writes one. What an interface below says in words of its own, such as
-//! libbpf of a probe, is kept as it is ([`Why::Said`]), and so is what a file holds.
+//! Reasons come from every layer, and appear in reports, error messages and files. So `why/words.rs` makes the sentences for all of
+//! them, and no other library does. Words of an interface below, such as libbpf's about a probe, are kept as they are ([`Why::Said`]).
+//! So are the words in a file.
 
 mod words;
 
 use serde::{Deserialize, Serialize};
 
-/// Why something is unavailable. Its `Display` is the sentence, with what would help.
+/// Why something is unavailable. Its `Display` is the sentence, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Why {
-    /// In the words of what refused it: the kernel's, a library's, or those of a file that is read back.
+    /// The words of the kernel, of a library, or of a file that is read back.
     Said(String),
 
-    /// eBPF cannot be had.
+    /// eBPF is not available.
     NoEbpf {
-        /// What refused it, in its own words.
+        /// The error of the kernel or library, in its own words.
         cause: String,
     },
-    /// It cannot be had, and nobody said why.
+    /// It is not available, for an unknown reason.
     CannotBeHad,
-    /// The schedstat source does not tell.
+    /// The schedstat source does not show it.
     SchedstatIsSilent,
-    /// To schedstat a wait is nobody's doing.
+    /// schedstat does not say who caused a wait.
     SchedstatNamesNobody,
-    /// To schedstat a stopped task is blocked.
+    /// schedstat counts a stopped task as blocked.
     SchedstatTakesStopsForBlocking,
-    /// To schedstat a used-up budget is a wait for a CPU.
+    /// schedstat counts a used-up budget as a wait for a CPU.
     SchedstatTakesBudgetsForWaits,
     /// The kernel counts a call of `sched_yield` as a preemption.
     KernelTakesYieldsForPreemptions,
@@ -44,9 +44,9 @@ pub enum Why {
     CountedOnRequest,
     /// A container is shown fewer CPUs than it may use.
     ShownFewer {
-        /// So many are shown.
+        /// The number of CPUs that it is shown.
         shown: usize,
-        /// So many may be used.
+        /// The number of CPUs that it may use.
         usable: usize,
     },
     /// Tenants were counted together.
@@ -57,9 +57,9 @@ pub enum Why {
 
     /// The kernel counts no hardware events.
     NoCounters {
-        /// What it answered.
+        /// Its answer.
         refusal: NoCounters,
-        /// They were needed: nothing goes on without.
+        /// Whether they are needed, so that nothing goes on without.
         is_needed: bool,
     },
     /// This CPU has no such event.
@@ -71,16 +71,16 @@ pub enum Why {
     NoEventCountsIt,
     /// There is no table of this CPU's events.
     NoEventTable {
-        /// What the CPU calls itself.
+        /// The CPU's name for itself.
         cpu: String,
     },
-    /// Nothing says which CPU this is.
+    /// The model of this CPU is unknown.
     UnknownCpu,
     /// This user may count only in user mode.
     OnlyInUserMode,
     /// No more files may be opened.
     NoFilesForCounters {
-        /// So many a task would take.
+        /// Files that each task needs.
         files: usize,
         /// The kernel's error.
         error: String,
@@ -93,27 +93,27 @@ pub enum Why {
     CountedFromSecondWindow,
     /// A command is counted as a whole.
     CountedAsWhole,
-    /// Too much of the time was that of tasks that are not followed.
+    /// Too much of the time belonged to tasks that are not followed.
     TooMuchNotFollowed,
-    /// Counting makes switches dearer.
+    /// Counting makes switches more expensive.
     CountingIsDear {
-        /// So much each, in nanoseconds.
+        /// The added cost of a switch, in nanoseconds.
         added_ns: u64,
         /// More than this share of the tasks' time on a CPU, in percent.
         above_percent: u64,
     },
     /// Counting was ended, since it took too much.
     CountingEnded {
-        /// What it took, in percent of the time on a CPU.
+        /// Its cost, in percent of the time on a CPU.
         percent: u64,
-        /// What it may take.
+        /// The largest allowed cost, in percent.
         most_percent: u64,
     },
     /// More tasks were counted than can be kept apart.
     TooManyCounted,
     /// A part of the time was counted.
     CountedInPart {
-        /// So much of it, in percent.
+        /// The counted part, in percent.
         percent: u64,
     },
     /// A recording of counters lacks this window.
@@ -131,37 +131,37 @@ pub enum Why {
     KernelNotSampled,
     /// The code of some processes cannot be read.
     CodeUnreadable {
-        /// So many processes.
+        /// The number of processes.
         processes: usize,
-        /// What the kernel says of one.
+        /// The kernel's error for one of them.
         cause: String,
     },
     /// Some tasks may not be watched.
     TasksForbidden {
-        /// So many.
+        /// How many.
         tasks: usize,
     },
     /// Some tasks wait for their turn to be sampled.
     TasksTakeTurns {
-        /// So many.
+        /// How many.
         tasks: usize,
     },
     /// Samples found no room.
     SamplesLost {
-        /// So many.
+        /// How many.
         samples: u64,
     },
     /// No time on a CPU was judged.
     NothingJudged,
 
-    /// The hypervisor took much, and would alone.
+    /// The hypervisor took much time, and would also do so in a solo run.
     HypervisorTook {
         /// In percent of the CPUs' busy time.
         percent: u64,
     },
-    /// Nobody told spinning from computing for some of the time.
+    /// Spinning was not measured for some of the time.
     SpinningNotTold,
-    /// What a switch costs cannot be inferred.
+    /// The cost of a switch cannot be inferred.
     NoSwitchCost(NoSwitchCost),
     /// Memory stalls were not counted.
     StallsNotCounted,
@@ -170,55 +170,55 @@ pub enum Why {
         /// In percent of the time on a CPU.
         percent: u64,
     },
-    /// How long it stalls alone is not known.
+    /// Its stall time in a solo run is unknown.
     StallsAloneUnknown,
     /// Spinning stalls as well.
     SpinningHidesStalls,
     /// There were too few dedicated windows.
     TooFewDedicated {
-        /// So many.
+        /// How many.
         taken: usize,
         /// A replay stands in for them, instead of the ledger.
         by_replay: bool,
     },
     /// Dedicated windows ended in the middle of a run.
     DedicatedEnded {
-        /// So long after its beginning, in nanoseconds.
+        /// The time from its beginning, in nanoseconds.
         after_ns: u64,
-        /// What failed, and what became of it.
+        /// The failure, and its consequence.
         cause: String,
     },
     /// It was fast or slow for seconds at a time.
     FastOrSlowForLong,
     /// Alone its speed depends on how many CPUs its tasks are on, which differed.
     OneOfSeveralPlacements {
-        /// By so much of the slowdown, in percent.
+        /// The effect on the slowdown, in percent.
         percent: u64,
     },
     /// In dedicated windows its tasks were on fewer CPUs than alongside others.
     AnotherPlacement {
-        /// That makes so much of the slowdown, in percent.
+        /// The effect on the slowdown, in percent.
         percent: u64,
     },
-    /// Nobody measured what a wake-up takes, and it matters.
+    /// The cost of a wake-up was not measured, and it matters.
     WakeUpsNotMeasured,
     /// The run cannot be replayed.
     NoReplay(NoReplay),
-    /// What the tasks of a cgroup do is not recorded.
+    /// The activity of the tasks of a cgroup is not recorded.
     CgroupNotRecorded,
 
-    /// No counter tells this machine's energy.
+    /// No counter shows this machine's energy.
     NoEnergy(NoEnergy),
-    /// Nobody measured what power this machine takes.
+    /// The power of this machine was not measured.
     PowerNotMeasured,
-    /// A machine file says nothing of power.
+    /// A machine file has no power figures.
     PowerNotInFile {
         /// The machine.
         machine: String,
     },
-    /// Nobody measured some figures of this machine.
+    /// Some figures of this machine were not measured.
     FiguresNotMeasured {
-        /// Which, as a list.
+        /// The figures, as a list.
         figures: String,
     },
     /// A tenant made no progress in some run.
@@ -230,12 +230,12 @@ pub enum Why {
     NoBudgetsInModel,
     /// Events were lost, so the rest of a recording is left out.
     EventsLost {
-        /// So much of it, in nanoseconds.
+        /// The part left out, in nanoseconds.
         left_out_ns: u64,
     },
 }
 
-/// Why the kernel counts no hardware events. Its `Display` is the reason, without what would help.
+/// Why the kernel counts no hardware events. Its `Display` is the reason, without a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoCounters {
     /// There are none here.
@@ -270,14 +270,14 @@ pub enum NoCounters {
     },
 }
 
-/// Why this machine's energy cannot be told. Its `Display` is the reason, with what would help.
+/// Why this machine's energy is unknown. Its `Display` is the reason, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoEnergy {
     /// Nothing here counts it.
     NoCounter,
     /// powercap's counters may be read by root only.
     RootOnly,
-    /// perf's power PMU may be read by who may count whole CPUs.
+    /// perf's power PMU needs the right to count whole CPUs.
     WholeCpusForbidden,
     /// A counter could not be read.
     Unreadable {
@@ -288,7 +288,7 @@ pub enum NoEnergy {
     StandsStill,
 }
 
-/// Why a thread may not be real-time. Its `Display` is the reason with what would help.
+/// Why a thread may not be real-time. Its `Display` is the reason, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRealTime {
     /// The kernel gives real-time tasks no time.
@@ -304,19 +304,19 @@ pub enum NoRealTime {
     UserMayNot,
     /// Another error.
     Other {
-        /// In words.
+        /// The error, in words.
         error: String,
     },
 }
 
-/// Why sched_ext cannot be had. Its `Display` is the reason, with what would help where that is known.
+/// Why sched_ext is not available. Its `Display` is the reason, with a remedy if one is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSchedExt {
     /// Tasks have other numbers there than here.
     OtherNamespace {
         /// Why.
         why: &'static str,
-        /// What would help.
+        /// The remedy.
         remedy: &'static str,
     },
     /// This kernel has none.
@@ -328,41 +328,41 @@ pub enum NoSchedExt {
     AnotherLoaded {
         /// Its name.
         name: String,
-        /// What the kernel calls its state.
+        /// The kernel's name for its state.
         state: String,
     },
-    /// It could not be begun, in the words of what refused it.
+    /// It could not start, in the words of the kernel or library.
     Failed {
-        /// These words.
+        /// The words.
         said: String,
     },
 }
 
-/// Why it cannot be inferred what a context switch costs a program.
+/// Why the cost of a context switch cannot be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoSwitchCost {
     /// There are fewer than three tasks.
     TooFewTasks,
-    /// Nobody counted how often they block.
+    /// Their number of blockings was not counted.
     BlockingsUnknown,
     /// Their work differs too much.
     UnequalWork,
     /// They block about equally often.
     EqualBlockings,
-    /// Their time does not grow with it.
+    /// Their time does not grow with the number of blockings.
     NoGrowth,
 }
 
 /// Why a run cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoReplay {
-    /// Some of what the program did found no room in the run log, or it did more than is worth recording.
+    /// The run log is incomplete: it was full, or the program did more than is worth recording.
     LogIncomplete,
-    /// It waits by giving its CPU away, and what it waits for is not recorded.
+    /// It waits by yielding its CPU, and the event that it waits for is not recorded.
     WaitsByYielding,
     /// The log contradicts itself: a task waits in it for one that never wakes it.
     Contradiction,
-    /// Its sleeps and budgets are such that it would take for ever.
+    /// Its sleeps and budgets would make it take forever.
     Endless,
     /// Nothing happened in it.
     Empty,
@@ -373,7 +373,7 @@ pub enum NoReplay {
     },
 }
 
-/// By what means a knob is turned here, and what becomes of the value. Its `Display` is the clause.
+/// How a knob is set here, and how exactly. Its `Display` is the clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnobMeans {
     /// A file of the freezer's.
@@ -387,12 +387,12 @@ pub enum KnobMeans {
     StopSignals,
     /// The slice of a task, which ends at a tick.
     TaskSlice {
-        /// From one tick to the next, in nanoseconds.
+        /// The period of the tick, in nanoseconds.
         tick_ns: u64,
     },
     /// A scheduling class that never preempts at wake-up.
     Batch {
-        /// A shorter delay is none, in nanoseconds.
+        /// The shortest delay with an effect, in nanoseconds.
         least_ns: u64,
     },
     /// The kernel's affinity.
@@ -408,14 +408,14 @@ pub enum KnobMeans {
     NotDispatched,
     /// It ends slices by a timer.
     SliceTimer,
-    /// It waits so long before it preempts.
+    /// It waits before it preempts.
     PreemptTimer,
     /// It shares over all levels of cgroups.
     FairShares,
 }
 
 impl KnobMeans {
-    /// Whether what is done is the value that was asked for, and no other that comes near it.
+    /// Whether the knob gets exactly the requested value.
     pub fn is_exact(&self) -> bool {
         match self {
             KnobMeans::TaskSlice { .. } | KnobMeans::Batch { .. } => false,
@@ -432,7 +432,7 @@ impl KnobMeans {
     }
 }
 
-/// Why a knob cannot be turned here. Its `Display` is the clause.
+/// Why a knob cannot be set here. Its `Display` is the clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKnob {
     /// This kernel has no slice per task.

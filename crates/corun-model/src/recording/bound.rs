@@ -1,4 +1,4 @@
-//! A bound on one window, however many tenants and tasks there are: what does not fit is summed, and nothing is lost from sums.
+//! A bound on one window with any number of tenants and tasks. The rest is summed, and nothing is lost from sums.
 
 use super::together::{lesser_into_others, others};
 use crate::culprit::{Culprits, Share};
@@ -7,18 +7,18 @@ use crate::tenant::{Tenant, TenantId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How much of a window is kept one by one.
+/// How much of a window is kept in detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
-    /// Tenants; of more, those that ran least are `others`.
+    /// Tenants. Beyond this, those that ran least become `others`.
     pub tenants: usize,
-    /// Tasks; of more, those that ran and waited least are in their tenants' sums only.
+    /// Tasks. Beyond this, those that ran and waited least are only in the sums of tenants.
     pub tasks: usize,
-    /// Culprits of one account; of more, those that took least are `others`.
+    /// Culprits of one account. Beyond this, those with the least become `others`.
     pub culprits: usize,
 }
 
-/// Keeps no more than that of a window.
+/// Reduces a window to at most that.
 pub fn bound(seen: &mut Observation, most: &Most) {
     while seen.tenants.len() > most.tenants {
         let before = seen.tenants.len();
@@ -63,7 +63,7 @@ fn add_tenant(seen: &mut Observation, others: Tenant, is_needed: bool) {
     }
 }
 
-/// The culprits with the least of them together; `None`: they are not too many.
+/// The culprits, with the smallest ones joined. `None` if there are not too many.
 fn bounded(culprits: &Culprits, most: usize, others: TenantId) -> Option<Culprits> {
     if culprits.shares().len() <= most {
         return None;

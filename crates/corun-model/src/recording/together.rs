@@ -1,11 +1,10 @@
-//! Ended tenants that are counted together, because a recording cannot tell every one apart.
+//! Ended tenants that are counted together, because a recording cannot keep all separate.
 //!
-//! Where a shell runs thousands of short commands each of them is a tenant for a moment. Those of one name and kind become
-//! one tenant, `true (1,204 jobs)`: their accounts are added, and what any of them took was taken by all of them
-//! together. A command keeps its name so, however short it lives. Only where the names are too many as well do those that
-//! ran least become [`TenantKind::Others`].
+//! If a shell runs thousands of short commands, each is a tenant for a moment. Those with one name and kind become one tenant, `true
+//! (1,204 jobs)`. Their accounts are added, and their steal from others is counted under that name. So a command keeps its name,
+//! however short it lives. Only if there are too many names too, those that ran least become [`TenantKind::Others`].
 //!
-//! Limit: what they took from each other counts as taken by themselves.
+//! Limit: steal among them counts as steal by themselves.
 
 use super::lesser_half;
 use crate::count::count;
@@ -17,19 +16,19 @@ use crate::why::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Who several tenants of any name are together where the host knows nobody by that name: an id that no host gives.
+/// The id of tenants with any name that are counted together, if the host has no such tenant. No host uses this id.
 const OTHERS: TenantId = TenantId(u32::MAX - 1);
 
-/// The id of the first name; those of further names are one less each.
+/// The id of the first name. Each further name has the next lower id.
 const FIRST: u32 = u32::MAX - 2;
 
-/// So many of one name are counted together first; two of one name only where this was not enough.
+/// Names with at least this many tenants are joined first. Names with two only follow if that is not enough.
 const MANY: usize = 16;
 
-/// Most names under which tenants are counted together.
+/// The most names under which tenants are counted together.
 const MOST_NAMES: usize = 2_000;
 
-/// Which tenants are counted together in one recording, by name.
+/// The tenants of one recording that are counted together, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Together {
     rows: BTreeMap<Name, Row>,
@@ -44,22 +43,22 @@ struct Row {
     tenants: u64,
 }
 
-/// Who tenants are counted as.
+/// The new id of each renamed tenant.
 pub(super) type Renamed = BTreeMap<TenantId, TenantId>;
 
 /// Tenants that have a task.
 pub(super) type Living = BTreeSet<TenantId>;
 
-/// What tenants that are counted together have in common: what they are, and what they are called.
+/// The common properties of tenants that are counted together: their kind and their name.
 type Name = (&'static str, String);
 
 impl Together {
-    /// Nobody so far; the subject is always told apart.
+    /// Starts with no tenants. The subject always stays separate.
     pub(super) fn without(subject: Option<TenantId>) -> Together {
         Together { subject, ..Together::default() }
     }
 
-    /// Of a window, the tenants that began and ended in it and have a name under which tenants are counted together already.
+    /// The tenants of a window that began and ended in it, and whose name is already counted together.
     pub(super) fn of_window(
         &mut self,
         window: &Observation,
@@ -75,8 +74,8 @@ impl Together {
         self.join(ended, window)
     }
 
-    /// The ended tenants of every name that several have, those of names that many have first, until no more than `most`
-    /// of the tenants in a part of the whole are left.
+    /// The ended tenants of every name with several, names with many first, until at most `most` of the tenants in a part of the whole
+    /// are left.
     pub(super) fn of_part(
         &mut self,
         part: &[Tenant],
@@ -109,13 +108,13 @@ impl Together {
         self.join(gone, whole)
     }
 
-    /// Puts tenants into the rows of their names.
+    /// Adds tenants to the rows of their names.
     fn join(&mut self, gone: Vec<&Tenant>, sum: &Observation) -> Renamed {
         let mut renamed = Renamed::new();
         for tenant in gone {
             let next = TenantId(FIRST - self.rows.len() as u32);
             let row = self.rows.entry(of(tenant)).or_insert(Row { id: next, kind: tenant.kind, tenants: 0 });
-            // One that has no task is only spoken of: it was counted when it had some.
+            // A tenant without a task is only mentioned. It was counted when it had one.
             let had = sum.by_tenant.binary_search_by_key(&tenant.id, |t| t.id);
             row.tenants += u64::from(had.is_ok_and(|i| sum.by_tenant[i].tasks > 0));
             renamed.insert(tenant.id, row.id);
@@ -132,20 +131,20 @@ impl Together {
         t.kind.is_controllable() && Some(t.id) != self.subject
     }
 
-    /// Whether an id is one of ours: no host gives ids that great.
+    /// Whether an id belongs to a row. No host uses ids that large.
     fn is_row(&self, id: TenantId) -> bool {
         id.0 <= FIRST && id.0 > FIRST - self.rows.len() as u32
     }
 
-    /// Counts tenants under the ids of their names, and calls these as they are called by now.
+    /// Counts tenants under the ids of their names, and updates the names of those.
     pub(super) fn apply(&self, renamed: &Renamed, sum: &mut Observation) {
         let rows: BTreeSet<TenantId> = renamed.values().copied().collect();
         let called = self.rows.iter().filter(|(_, row)| rows.contains(&row.id));
         count_as(sum, renamed, called.map(|((_, name), row)| row.tenant(name)).collect());
     }
 
-    /// Counts tenants of any name together where the whole has more than `most`: of those that have ended the half that ran
-    /// least. Returns whether there were too many.
+    /// If the whole has more than `most` tenants, counts the half of the ended ones that ran least together, under any name. Returns
+    /// whether there were too many.
     pub(super) fn fold_into_others(&self, whole: &mut Observation, living: &Living, most: usize) -> bool {
         let is_over = whole.tenants.len() > most;
         if is_over {
@@ -154,14 +153,14 @@ impl Together {
         is_over
     }
 
-    /// The same of a slot, where also those that live, and those that are several, may go.
+    /// The same for a slot. Here living tenants and rows may be joined too.
     pub(super) fn fold_slot_into_others(&self, slot: &mut Observation, most: usize) {
         if slot.tenants.len() > most {
             lesser_into_others(slot, |t| self.may_be_spared(t));
         }
     }
 
-    /// Says in a sum that some of its tenants are several.
+    /// Notes in a sum that some of its tenants are several.
     pub(super) fn say(whole: &mut Observation, with_others: bool) {
         let why = Why::TooManyTenants { with_others };
         match whole.unavailable.iter_mut().find(|u| u.what == What::EveryTenant) {
@@ -201,7 +200,7 @@ pub(super) fn living(window: &Observation) -> Living {
     window.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect()
 }
 
-/// Who several tenants of any name are together.
+/// The tenant for several tenants with any name.
 pub(super) fn others(sum: &Observation) -> Tenant {
     let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).cloned();
     known.unwrap_or_else(|| {
@@ -210,7 +209,7 @@ pub(super) fn others(sum: &Observation) -> Tenant {
     })
 }
 
-/// Counts together, whatever their names, of those who may go the half that ran least.
+/// Joins the half that ran least of the tenants that `may_go`, with any name.
 pub(super) fn lesser_into_others(sum: &mut Observation, may_go: impl Fn(&Tenant) -> bool) {
     let ran_ns: BTreeMap<TenantId, u64> =
         sum.by_tenant.iter().map(|t| (t.id, t.account.ledger.on_cpu_ns())).collect();
@@ -221,8 +220,7 @@ pub(super) fn lesser_into_others(sum: &mut Observation, may_go: impl Fn(&Tenant)
     count_as(sum, &renamed, vec![others]);
 }
 
-/// Counts tenants as others, who are called as given: their accounts are added to those, and whom they stole from had it
-/// stolen by those.
+/// Counts tenants under other ids, with the given names. Their accounts are added, and as culprits they are replaced.
 fn count_as(sum: &mut Observation, renamed: &Renamed, called: Vec<Tenant>) {
     if renamed.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The sentences of reasons: the one file below `corun-report` that has any. A test of the workspace's habits finds others.
+//! The sentences of reasons: the only file below `corun-report` that has any. A test of the workspace's habits finds others.
 
 use super::{KnobMeans, NoCounters, NoEnergy, NoKnob, NoRealTime, NoReplay, NoSchedExt, NoSwitchCost, Why};
 use crate::duration::human_ns;
@@ -226,7 +226,7 @@ impl Display for Why {
 }
 
 impl NoCounters {
-    /// What would help.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             NoCounters::NoPmu { .. } => "use a metal instance or a VM with a virtual PMU",
@@ -241,9 +241,9 @@ impl NoCounters {
         }
     }
 
-    /// The same, for users who can do without.
+    /// The remedy, for users who do not need the feature.
     pub fn optional_remedy(&self) -> String {
-        // That is much to ask of somebody who does not need it.
+        // These remedies are too much for users who do not need it.
         let is_dear =
             matches!(self, NoCounters::NoPmu { .. } | NoCounters::CannotEncode | NoCounters::Other { .. });
         format!("{}{}", self.remedy(), if is_dear { "; corun works without" } else { "" })
@@ -280,7 +280,7 @@ impl Display for NoCounters {
 }
 
 impl NoEnergy {
-    /// The reason without what would help.
+    /// The reason, without the remedy.
     pub fn reason(&self) -> String {
         match self {
             NoEnergy::NoCounter => "neither powercap nor perf's power PMU counts energy here".into(),
@@ -291,7 +291,7 @@ impl NoEnergy {
         }
     }
 
-    /// What would help.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             NoEnergy::RootOnly => "run as root",
@@ -310,7 +310,7 @@ impl Display for NoEnergy {
 }
 
 impl NoRealTime {
-    /// The reason without what would help.
+    /// The reason, without the remedy.
     pub fn reason(&self) -> String {
         match self {
             NoRealTime::KernelGivesNone => {
@@ -327,7 +327,7 @@ impl NoRealTime {
         }
     }
 
-    /// What would help, where that is known.
+    /// The remedy, if one is known.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             NoRealTime::KernelGivesNone => "set it to 950000, its default",

@@ -1,56 +1,56 @@
-//! What is wrong with a value of a file that people write: a fact, with the sentence that is said of it. At which line it stands is
-//! found by the fact, so the sentence may be worded as one likes.
+//! An error in a value of a file that people write: a fact, with its sentence. The fact determines the line, so the wording of the
+//! sentence is free.
 
 use super::lines::line_of;
 use std::fmt::Display;
 
-/// A key whose value cannot be.
+/// A key with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadKey {
     /// The key.
     pub key: &'static str,
-    /// Which of the places that set it, where there may be several.
+    /// The place that is meant, if several set the key.
     pub given: Given,
-    /// What is wrong and what to do, in one sentence.
+    /// The error and the remedy, in one sentence.
     pub what: String,
 }
 
-/// What tells a place that sets a key from others that do.
+/// Identifies one of several places that set a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// Nothing does: the first is meant.
+    /// The first place.
     First,
-    /// It sets the key to this, a number or a word.
+    /// The place that sets the key to this number or word.
     Value(String),
-    /// It sets the key to this text in quotes, which may have `/s` behind it.
+    /// The place that sets the key to this text in quotes, possibly followed by `/s`.
     Text(String),
-    /// It is the last that gives something this name.
+    /// The last place that gives this name.
     Name(String),
 }
 
 impl BadKey {
-    /// What is wrong at the first place that sets the key.
+    /// An error at the first place that sets the key.
     pub fn new(key: &'static str, what: impl Into<String>) -> BadKey {
         BadKey { key, given: Given::First, what: what.into() }
     }
 
-    /// That the key is this value, which it cannot be: "KEY is VALUE", and the rest of the sentence with its comma or semicolon.
+    /// An invalid value: "KEY is VALUE", and the rest of the sentence with its comma or semicolon.
     pub fn is(key: &'static str, value: impl Display, rest: impl Display) -> BadKey {
         let value = value.to_string();
         BadKey { key, what: format!("{key} is {value}{rest}"), given: Given::Value(value) }
     }
 
-    /// What is wrong with this text, which the key is set to.
+    /// An error in this text of the key.
     pub fn text(key: &'static str, text: &str, what: impl Into<String>) -> BadKey {
         BadKey { key, given: Given::Text(text.to_owned()), what: what.into() }
     }
 
-    /// What is wrong with what has this name, the last of those that do.
+    /// An error in the last entry with this name.
     pub fn named(key: &'static str, name: &str, what: impl Into<String>) -> BadKey {
         BadKey { key, given: Given::Name(name.to_owned()), what: what.into() }
     }
 
-    /// The line of a file's text that is at fault, from 1.
+    /// The line of the error in a file's text, from 1.
     pub fn line(&self, text: &str) -> usize {
         let found = match &self.given {
             Given::First => None,
@@ -63,7 +63,7 @@ impl BadKey {
         found.map_or_else(|| line_of(text, self.key), |i| i + 1)
     }
 
-    /// The first line that sets the key to what is meant.
+    /// The first line that sets the key to a value that is meant.
     fn sets(&self, text: &str, is_meant: impl Fn(&str) -> bool) -> Option<usize> {
         let says = |line: &str| {
             let after = line.split(self.key).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('='));
@@ -73,7 +73,7 @@ impl BadKey {
     }
 }
 
-/// Whether a line gives something this name.
+/// Whether a line gives this name.
 fn names(line: &str, name: &str) -> bool {
     let quoted = format!("\"{name}\"");
     line.split("name").skip(1).any(|rest| rest.trim_start_matches([' ', '=']).starts_with(&quoted))
@@ -86,7 +86,7 @@ fn is_value(written: &str, value: &str) -> bool {
 }
 
 fn is_text(written: &str, quoted: &str) -> bool {
-    // A bandwidth is read without its `/s`.
+    // A bandwidth is compared without its `/s`.
     let after = written.strip_prefix('"').and_then(|w| w.strip_prefix(quoted));
     after.is_some_and(|rest| rest.starts_with(['"', '/']))
 }

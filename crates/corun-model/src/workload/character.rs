@@ -1,12 +1,12 @@
-//! How a program uses the core and the memory system: what the modelled machine needs to know of it, measured
-//! or assumed for the program running alone. The live host ignores it.
+//! How a program uses the core and the memory system, for the modelled machine. The values are measured or assumed for a solo run. The
+//! live host ignores them.
 
 use super::bad_key::BadKey;
 use super::memory::{MemoryUse, MOST_PKI, MOST_WORKING_SET};
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
-/// No core does more in a cycle.
+/// The largest number of instructions per cycle of any core.
 const MOST_IPC: f64 = 16.0;
 /// More lines than threads could ever contend for.
 const MOST_HOT_LINES: u32 = 1_000_000;
@@ -33,10 +33,10 @@ pub struct Character {
     pub coherence_pki: f64,
     /// Share of a memory or coherence stall hidden by other work, 0..=1 (0.3): latency tolerance, ATC'16 §3.1.
     pub hidden: f64,
-    /// Lines that these transfers go to: each is passed on to one thread at a time. 0: to so many that nobody ever waits for one
-    /// that somebody else is getting (0).
+    /// Lines that these transfers go to. Each line goes to one thread at a time. 0 means so many lines that threads never wait for one
+    /// (0).
     pub hot_lines: u32,
-    /// Where its data lives, what of it threads share, and where its miss curve bends.
+    /// Placement of its data, shared data, and the bends of its miss curve.
     pub memory: MemoryUse,
 }
 

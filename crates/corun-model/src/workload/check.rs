@@ -1,4 +1,4 @@
-//! What no program can have although the types of a workload file allow it.
+//! Checks values that the types of a workload file allow, but that no program can have.
 
 use super::bad_key::BadKey;
 use super::flow::Flow;
@@ -6,9 +6,9 @@ use super::length::Length;
 use super::program::{Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use crate::duration::human_ns;
 
-/// Bounds that keep a typing slip from asking for a million threads.
+/// The most threads, so that a typing error does not ask for a million.
 pub const MAX_THREADS: u32 = 10_000;
-/// Most locks of a program: as many as its threads could each hold several of.
+/// The most locks of a program: several for each of its threads.
 pub const MAX_LOCKS: u32 = 100_000;
 
 impl Program {
@@ -33,7 +33,7 @@ impl Program {
 
 type Check = Result<(), BadKey>;
 
-/// Bound on the idle intervals of interference: a thousand hours.
+/// The longest idle interval of interference: a thousand hours.
 const MOST_IDLE_NS: u64 = 3_600_000_000_000_000;
 
 fn threads(n: u32) -> Check {
@@ -71,7 +71,7 @@ fn check_interference(i: &Interference) -> Check {
     }
 }
 
-/// An idle interval ends while somebody can still see it.
+/// An idle interval must not be longer than anyone would watch.
 fn check_idle(i: &Interference, busy_ns: u64) -> Check {
     if i.idle_ns(busy_ns) <= MOST_IDLE_NS {
         return Ok(());
@@ -102,10 +102,10 @@ fn check_parallel(p: &Parallel) -> Check {
     }
 }
 
-/// Most times as long as the grain that a thread's may be.
+/// The largest factor of a thread's grain.
 const MOST_SHARE: f64 = 1_000.0;
 
-/// Shares are of threads that have grains of their own, or of stages.
+/// Shares are for threads that have their own grains, or for stages.
 fn check_shares(p: &Parallel, flow: &Flow) -> Check {
     if p.shares.is_empty() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The random lengths of a workload: how long its n-th grain or busy interval is.
+//! The random lengths of a workload: the length of its n-th grain or busy interval.
 //!
-//! A length is a pure function of (seed, lane, index), not the next value of a stream, so it does not depend on
-//! who asks first. A grain is therefore equally long on the live and on the modelled machine, alone and beside
-//! co-runners, and whichever thread takes it from a queue. The function is SplitMix64's mixer (Steele, Lea,
-//! Flood: "Fast splittable pseudorandom number generators", OOPSLA'14), applied to the three numbers in turn.
+//! A length is a pure function of (seed, lane, index), not the next value of a stream, so it does not depend on the order of calls. So
+//! a grain has the same length on the live and on the modelled machine, in solo runs and co-runs, and for any thread that takes it from
+//! a queue. The function is SplitMix64's mixer (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA'14),
+//! applied to the three numbers in turn.
 
 use super::program::{Interference, Parallel, Pattern};
 
@@ -26,8 +26,8 @@ fn between(min: u64, max: u64, bits: u64) -> u64 {
     min + ((u128::from(bits) * span) >> 64) as u64
 }
 
-/// A length of at least 0 to the nearest nanosecond, half a one up: as `f64::round`, without the call that this is
-/// where the target has no instruction for it.
+/// Rounds a length of at least 0 to the nearest nanosecond, halves up. It is `f64::round` without a function call on targets that have
+/// no instruction for it.
 pub fn nearest_ns(ns: f64) -> u64 {
     let whole = ns as u64;
     whole.saturating_add(u64::from(ns - whole as f64 >= 0.5))

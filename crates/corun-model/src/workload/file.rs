@@ -15,17 +15,17 @@ use thiserror::Error;
 pub struct Workload {
     /// Always `corun.workload/1`.
     pub schema: String,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// One sentence on what it stands for, and what in it is measured or assumed.
+    /// A sentence on what it represents, and which values are measured or assumed.
     #[serde(default)]
     pub about: String,
-    /// What it runs.
+    /// Its program.
     pub program: Program,
     /// How it uses core and memory; read by the modelled machine only.
     #[serde(default)]
     pub character: Character,
-    /// Phases with characters of their own, in turn; empty: `character` all along.
+    /// Phases with their own characters, in turn. Empty if `character` holds all the time.
     #[serde(default)]
     pub phase: Vec<Phase>,
     /// Its size on particular machines.
@@ -41,12 +41,12 @@ pub struct BadWorkload {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what to do, in one sentence.
+    /// The error and the remedy, in one sentence.
     pub what: String,
 }
 
 impl Workload {
-    /// The program as it is run on a machine: with that machine's `[[on]]`, if the file has one.
+    /// The program for a machine: with that machine's `[[on]]`, if there is one.
     #[must_use]
     pub fn for_machine(&self, machine: &str) -> Workload {
         let on = self.on.iter().find(|on| on.machine == machine);
@@ -62,7 +62,7 @@ impl Workload {
         self.on.iter().try_for_each(|on| on.check(&self.program))
     }
 
-    /// Reads the text of a workload file; `file` is only named in errors.
+    /// Reads the text of a workload file. Errors call the file `file`.
     ///
     /// # Errors
     /// [`BadWorkload`] with file, line and remedy.

@@ -1,7 +1,7 @@
-//! Which way the items of a pipeline take through its stages.
+//! The way of items through the stages of a pipeline.
 //!
-//! Without `[[program.stage]]` the stages are a chain: the first makes items, each hands them to the next. With it,
-//! stages have names and say whom they feed, so a flow may fan out and in:
+//! Without `[[program.stage]]` the stages are a chain: the first makes items, and each passes them to the next. With it, stages have
+//! names and say which stages they feed, so a flow may fan out and in:
 //!
 //! ```toml
 //! [[program.stage]]
@@ -16,36 +16,35 @@
 //! name  = "write"                  # feeds nobody: its items are done
 //! ```
 //!
-//! A stage that nobody feeds makes items. Where a stage feeds several, chance decides for each item, by (seed, stage,
-//! item) alone, so that it goes the same way on the live and on the modelled machine. Before every stage that is
-//! fed there is one queue, which all that feed it share. A flow has no cycle, so it cannot clog: the last stages
-//! always take.
+//! A stage that no stage feeds makes items. If a stage feeds several, chance decides for each item. It depends only on seed, stage and
+//! item, so the item takes the same way on the live and on the modelled machine. Each fed stage has one queue, which all stages that
+//! feed it share. A flow has no cycle, so it cannot clog: the last stages always accept items.
 //!
-//! Limits: an item is never copied or joined with another, and all branches are equally likely.
+//! Limits: items are never copied or joined, and all branches are equally likely.
 
 use super::bad_key::BadKey;
 use super::draw::bits;
 use super::program::{Parallel, Stage, Sync};
 
-/// The flow of a program's items; empty when it is no pipeline.
+/// The flow of a program's items. Empty if it is not a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     feeds: Vec<Vec<u32>>,
-    /// Per stage: the number of the queue before it; `None`: it makes items.
+    /// For each stage, the number of its queue. `None` if it makes items.
     queues: Vec<Option<usize>>,
     threads: u32,
     seed: u64,
 }
 
-/// Sets the draws of branches apart from those of grains, whose lanes are stages too.
+/// Separates the draws for branches from those for grains, whose lanes are stages too.
 const BRANCHES: u64 = 1 << 32;
 
 impl Flow {
     /// The flow of a program.
     ///
     /// # Errors
-    /// The key at fault and one sentence: there are no stages or more than threads; one is unknown, named twice,
-    /// unconnected, or gets its own items back.
+    /// The wrong key and one sentence: there are no stages or more than threads, or a stage is unknown, named twice, unconnected, or
+    /// part of a cycle.
     pub fn of(p: &Parallel) -> Result<Flow, BadKey> {
         let described = p.stage.len() as u32;
         let stages = if described > 0 { described } else { p.stages };
@@ -75,12 +74,12 @@ impl Flow {
         Ok(Flow { feeds, queues, threads: p.threads, seed: p.seed })
     }
 
-    /// How many stages there are.
+    /// The number of stages.
     pub fn stages(&self) -> u32 {
         self.feeds.len() as u32
     }
 
-    /// The stage that a thread works at: threads are dealt to the stages in turn.
+    /// The stage of a thread. Threads are assigned to stages in turn.
     pub fn stage_of(&self, thread: u32) -> u32 {
         thread % self.stages().max(1)
     }
@@ -90,7 +89,7 @@ impl Flow {
         &self.feeds[stage as usize]
     }
 
-    /// Where an item goes from `stage`; `None`: it is done.
+    /// The stage that an item goes to from `stage`. `None` if it is done.
     pub fn next(&self, stage: u32, item: u64) -> Option<u32> {
         match self.feeds(stage) {
             [] => None,
@@ -102,12 +101,12 @@ impl Flow {
         }
     }
 
-    /// The number of the queue before a stage; `None`: it makes items.
+    /// The number of a stage's queue. `None` if it makes items.
     pub fn queue(&self, stage: u32) -> Option<usize> {
         self.queues[stage as usize]
     }
 
-    /// Per queue, the threads that put items into it.
+    /// For each queue, the threads that put items into it.
     pub fn producers(&self) -> Vec<u32> {
         let mut producers = vec![0; self.queues.iter().flatten().count()];
         for stage in (0..self.threads).map(|t| self.stage_of(t)).filter(|&s| s < self.stages()) {
@@ -122,7 +121,7 @@ fn chain(stages: u32) -> Vec<Vec<u32>> {
     (1..=stages).map(|next| if next < stages { vec![next] } else { Vec::new() }).collect()
 }
 
-/// The stages by number, or what is wrong with which stage.
+/// The stages by number, or the error in a stage.
 fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, BadKey> {
     let name = |i: usize| stages[i].name.as_str();
     let wrong =
@@ -168,8 +167,8 @@ fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, BadKey> {
     }
 }
 
-/// A cycle, its first stage at both ends, if there is one. Stages that feed nobody, or only such as were left out, are
-/// left out again and again; whoever remains feeds one that remains, so following them comes round.
+/// A cycle with its first stage at both ends, if there is one. Stages that feed no remaining stage are removed repeatedly. Each
+/// remaining stage feeds a remaining one, so following them leads round.
 fn cycle(feeds: &[Vec<u32>]) -> Option<Vec<usize>> {
     let mut ends = vec![false; feeds.len()];
     while let Some(i) = (0..feeds.len()).find(|&i| !ends[i] && feeds[i].iter().all(|&to| ends[to as usize])) {
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_refused_and_told_stage_by_stage() {
+    fn a_cycle_is_refused_and_listed_stage_by_stage() {
         let said = refusal(&[
             ("read", &["hash"]),
             ("hash", &["pack"]),
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipeline_has_no_flow() {
+    fn a_program_that_is_not_a_pipeline_has_no_flow() {
         assert_eq!(Flow::of(&Parallel::default()).unwrap().stages(), 0);
     }
 }

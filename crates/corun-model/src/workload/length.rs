@@ -7,12 +7,12 @@ pub enum Length {
     Iterations(u64),
     /// After this many nanoseconds.
     DurationNs(u64),
-    /// When it is told to.
+    /// When it is asked to.
     Endless,
 }
 
 impl Length {
-    /// That of a program with these two keys: iterations count where there are any, then the time; where both are 0, neither.
+    /// The length of a program with these two keys. Iterations come first, then the time; without both it is endless.
     pub(super) fn of(iterations: u64, duration_ns: u64) -> Length {
         match (iterations, duration_ns) {
             (0, 0) => Length::Endless,

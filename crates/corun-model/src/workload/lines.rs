@@ -1,7 +1,7 @@
-//! Which line of a workload file is at fault.
+//! Finds the line of an error in a workload file.
 
-/// The line of an error at byte `start`. A tagged table is read as a whole, so its errors point at its header:
-/// the line at or after it that holds the text which the message quotes is the one to name.
+/// The line of an error at byte `start`. A tagged table is read as a whole, so its errors point at its header. The right line is at or
+/// after it, and contains the text that the message quotes.
 pub(super) fn line_at(text: &str, start: usize, what: &str) -> usize {
     let first = text[..start].matches('\n').count();
     let mut rest = text.lines().skip(first);

@@ -1,5 +1,5 @@
-//! Where a program's data lives and how its threads use it: what a linear miss curve on data of each thread's own does
-//! not say. Part of a character ([`super::character`]).
+//! The placement of a program's data and its use by threads: details beyond a linear miss curve on each thread's own data. Part of a
+//! character ([`super::character`]).
 //!
 //! ```text
 //! references that are no stream   : shared-refs of them to `shared`, the others to the thread's own data
@@ -7,15 +7,16 @@
 //! private-refs-pki                : besides these, to `private`, which stays in the core's own caches when the thread runs alone
 //! ```
 //!
-//! so a thread's miss curve has a knee at `hot` and one at `working-set`. All default to what a file without them means.
+//! So a thread's miss curve has a knee at `hot` and one at `working-set`. The defaults have the same meaning as a file without these
+//! keys.
 
 use super::bad_key::BadKey;
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
-/// More than this per thousand instructions would be more than one for each.
+/// A larger number per thousand instructions would be more than one for each.
 pub(super) const MOST_PKI: f64 = 1_000.0;
-/// A pebibyte, which no thread goes through again and again.
+/// A pebibyte: no thread uses more repeatedly.
 pub(super) const MOST_WORKING_SET: u64 = 1 << 50;
 
 /// Which node's memory holds a program's data.
@@ -35,7 +36,7 @@ pub enum Placed {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct MemoryUse {
-    /// Where data lives (`own`).
+    /// The placement of its data (`own`).
     pub placed: Placed,
     /// Bytes that all threads of the program refer to, which a cache holds once (0).
     #[serde(deserialize_with = "written_bytes")]
@@ -47,12 +48,12 @@ pub struct MemoryUse {
     pub hot: u64,
     /// Share of the references to the working set that go to them, 0..=1 (0).
     pub hot_refs: f64,
-    /// Share of a thread's accesses to DRAM that go to the line after the one before, 0..=1 (1): streams do, pointers do not.
+    /// Share of a thread's accesses to DRAM that go to the line after the last one, 0..=1 (1): true for streams, not for pointers.
     pub rows: f64,
-    /// Bytes that a thread keeps in its core's private caches (0): what it fetches again after it was away.
+    /// Bytes that a thread keeps in its core's private caches, and fetches again after it was away (0).
     #[serde(deserialize_with = "written_bytes")]
     pub private: u64,
-    /// References per thousand instructions that find their line there and would not in an empty one (0): misses of the first level that
+    /// References per thousand instructions that hit a line there, but would miss in an empty cache (0): misses of the first level that
     /// hit the second.
     pub private_refs_pki: f64,
 }

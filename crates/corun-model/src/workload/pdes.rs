@@ -5,19 +5,19 @@ use super::length::Length;
 use crate::duration::written_ns;
 use serde::Deserialize;
 
-/// Who handles which kernel process.
+/// Which worker handles which kernel process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
-    /// Fixed mapping: each worker has its own, and a CPU that it is pinned to.
+    /// Fixed mapping: each worker keeps its kernel processes, and is pinned to a CPU.
     Fm,
-    /// A work pool: whoever is free takes the one that is furthest behind.
+    /// A work pool: an idle worker takes the one that is furthest behind.
     Pool,
     /// Locality-aware dynamic mapping: others take over from a worker that gets no CPU, and it takes them back.
     Ladm,
 }
 
-/// What a worker does that has nothing to handle.
+/// What a worker does when it has nothing to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {
@@ -25,45 +25,45 @@ pub enum Idle {
     Spin,
     /// It looks again when the scheduler lets it.
     Yield,
-    /// It sleeps until there is news.
+    /// It sleeps until something happens.
     Block,
 }
 
-/// A simulation: logical processes (LPs) that send each other events, on so many workers.
+/// A simulation: logical processes (LPs) that send each other events, on several workers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Pdes {
     /// Workers, a thread each (2).
     pub threads: u32,
-    /// Who handles which kernel process (ladm).
+    /// Which worker handles which kernel process (ladm).
     pub mapping: Mapping,
-    /// What a worker does that has nothing to handle (yield).
+    /// What a worker does when it has nothing to handle (yield).
     pub idle: Idle,
     /// Logical processes (1024).
     pub lps: u32,
-    /// Kernel processes, which LPs are grouped into and which are mapped; 0: 16 a worker, as far as there are LPs (0).
+    /// Kernel processes: groups of LPs that are mapped to workers. 0 means 16 for each worker, but at most one for each LP (0).
     pub kps: u32,
-    /// Events of each LP at the beginning; every event sends one, so that there are always as many (8).
+    /// Events of each LP at the beginning. Every event sends one, so their number stays the same (8).
     pub population: u32,
-    /// How likely it is that an event goes to any LP and not back to its own, 0..=1 (0.25).
+    /// Probability that an event goes to a random LP instead of its own, 0..=1 (0.25).
     pub remote: f64,
     /// The least delay of an event in ticks of virtual time, at least 1 (100).
     pub look_ahead: u64,
-    /// The mean of what is added to the least delay, exponentially distributed, in ticks (1000).
+    /// The mean of the random part of the delay, exponentially distributed, in ticks (1000).
     pub mean_delay: u64,
-    /// How far ahead of global virtual time events are handled, in ticks; 0: as far as there is memory for (0).
+    /// How far beyond global virtual time events are handled, in ticks. 0: as far as memory allows (0).
     pub window: u64,
-    /// Work of an event, as solo run time on an idle CPU; what the engine adds is not in it (10 µs).
+    /// Work of an event, as solo run time on an idle CPU, without the cost of the engine (10 µs).
     #[serde(deserialize_with = "written_ns")]
     pub grain: u64,
-    /// Events to commit, all together, as many as virtual time has on average until its end. 0: use `duration`.
+    /// Events to commit in total. This sets the end of virtual time, by the average rate of events. 0: use `duration`.
     pub iterations: u64,
     /// How long to run when `iterations` is 0; both 0: until told to stop.
     #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
-    /// CPUs to pin the workers to, round robin; empty: only `fm` is pinned, to one CPU after the other.
+    /// CPUs to pin the workers to, round robin. Empty: only `fm` is pinned, to one CPU after the other.
     pub cpus: Vec<u32>,
-    /// Seed of what is random in it.
+    /// Seed of its random numbers.
     pub seed: u64,
 }
 
@@ -95,7 +95,7 @@ impl Pdes {
         Length::of(self.iterations, self.duration)
     }
 
-    /// The end of virtual time, in ticks; `u64::MAX` where no number of events is given.
+    /// The end of virtual time, in ticks; `u64::MAX` if no number of events is given.
     pub fn until(&self) -> u64 {
         let (events, at_once) =
             (u128::from(self.iterations), u128::from(self.lps) * u128::from(self.population));
@@ -106,7 +106,7 @@ impl Pdes {
         }
     }
 
-    /// Kernel processes, as many as a worker has 16 of where no number is given.
+    /// The number of kernel processes. The default is 16 for each worker.
     pub fn kernel_processes(&self) -> u32 {
         match self.kps {
             0 => self.threads.saturating_mul(16).min(self.lps),
@@ -171,13 +171,13 @@ impl Pdes {
     }
 }
 
-/// Most events at once: what Time Warp has room for by default.
+/// The most events at once: the default memory of Time Warp.
 const MOST_EVENTS: u64 = 1_000_000;
-/// Longest delay and window, so that no sum of virtual times overflows.
+/// The longest delay and window, so that no sum of virtual times overflows.
 const MOST_TICKS: u64 = 1_000_000_000_000;
-/// Most events of a run, for the same reason.
+/// The most events of a run, for the same reason.
 const MOST_ITERATIONS: u64 = 1_000_000_000_000;
-/// Longest work of an event.
+/// The longest work of an event.
 const MOST_GRAIN_NS: u64 = 10_000_000;
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_simulation_can_have_is_refused_with_its_line() {
+    fn impossible_values_of_a_simulation_are_refused_with_their_line() {
         let refused = |keys: &str| read(keys).unwrap_err();
         let table = [
             ("lps = 0", "p.toml:5: lps is 0; give at least 1 logical process"),

@@ -1,4 +1,4 @@
-//! The programs a workload file can describe. Every field has the default that the command line has.
+//! The programs of a workload file. Every field has the same default as on the command line.
 
 use super::length::Length;
 use super::pdes::Pdes;
@@ -33,13 +33,13 @@ pub enum Pattern {
     Intermittent,
 }
 
-/// By which clock a busy interval is as long as it should be. PACT'16 §2.4 leaves it open.
+/// The clock that measures a busy interval. PACT'16 §2.4 leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BusyBy {
-    /// The thread's own: a burst that is preempted still computes for its whole length.
+    /// The thread's CPU time: a preempted burst still computes for its whole length.
     Cpu,
-    /// The one on the wall: what is stolen from a burst is lost to it.
+    /// The wall clock: a burst loses the time that is stolen from it.
     Wall,
 }
 
@@ -58,9 +58,9 @@ pub struct Interference {
     /// Intermittent: longest busy interval (40 ms).
     #[serde(deserialize_with = "written_ns")]
     pub busy_max: u64,
-    /// By which clock busy intervals are that long (CPU time); persistent interference ignores it.
+    /// The clock of busy intervals (CPU time). Persistent interference ignores it.
     pub busy_by: BusyBy,
-    /// Share of a CPU each thread asks for, 0..=1 (0.5); persistent interference ignores it.
+    /// Share of a CPU that each thread asks for, 0..=1 (0.5). Persistent interference ignores it.
     pub demand: f64,
     /// Threads (1).
     pub threads: u32,
@@ -68,7 +68,7 @@ pub struct Interference {
     pub cpus: Vec<u32>,
     /// Seed of the intermittent lengths.
     pub seed: u64,
-    /// How long to run; 0: until told to stop.
+    /// How long to run. 0: until asked to stop.
     #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
 }
@@ -102,8 +102,8 @@ pub enum Sync {
     Pipeline,
     /// Threads take grains from a shared queue; all are done when the queue is empty.
     Queue,
-    /// Each thread has a queue of its own with an equal part of the grains; who has run out steals the last grain of
-    /// the fullest queue (work stealing, PACT'16 §3.3 on raytrace and bodytrack).
+    /// Each thread has its own queue with an equal part of the grains. A thread without grains steals the last grain of the fullest
+    /// queue (work stealing, PACT'16 §3.3 on raytrace and bodytrack).
     Steal,
     /// Threads are independent.
     None,
@@ -141,7 +141,7 @@ pub enum Sharing {
 pub struct Stage {
     /// Its name.
     pub name: String,
-    /// The stages that it hands its items to; empty: its items are done.
+    /// The stages that it passes its items to. Empty: its items are done.
     #[serde(default)]
     pub feeds: Vec<String>,
 }
@@ -164,11 +164,11 @@ pub struct Parallel {
     pub grain: u64,
     /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).
     pub imbalance: f64,
-    /// How many times as long each thread's grains are, always (none: alike); of a pipeline each stage's. What differs from
-    /// thread to thread and stays so, where `imbalance` differs from grain to grain.
+    /// The factor of each thread's grains, or of each stage's in a pipeline; constant (none: 1). `imbalance` in contrast varies from
+    /// grain to grain.
     pub shares: Vec<f64>,
-    /// What each grain waits for a device, blocked, after its work and outside any lock (0). The modelled machine
-    /// counts it as I/O; live it is a timed sleep, since no device takes as long as it is told to.
+    /// How long each grain waits for a device, blocked, after its work and outside any lock (0). The modelled machine counts it as I/O.
+    /// A live run uses a timed sleep, since no device has a fixed latency.
     #[serde(deserialize_with = "written_ns")]
     pub io: u64,
     /// How long the thread sleeps after each grain, after `io` and outside any lock (0).
@@ -178,16 +178,16 @@ pub struct Parallel {
     pub critical: f64,
     /// Lock: number of locks, taken in turn by iteration number and thread (1).
     pub locks: u32,
-    /// Pipeline: number of stages, each of which feeds the next; `threads` are dealt to them round robin (2).
+    /// Pipeline: number of stages, each of which feeds the next. `threads` are assigned to them round robin (2).
     pub stages: u32,
-    /// Pipeline: its stages by name and whom each feeds, instead of `stages` (none). See [`Flow`](super::Flow).
+    /// Pipeline: its stages by name, with the stages that each feeds, instead of `stages` (none). See [`Flow`](super::Flow).
     pub stage: Vec<Stage>,
     /// Pipeline: items that fit between two stages (4).
     pub queue_depth: u32,
     /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue,
     /// steal). 0: use `duration`.
     pub iterations: u64,
-    /// How long to run when `iterations` is 0; both 0: until told to stop.
+    /// How long to run if `iterations` is 0. Both 0: until asked to stop.
     #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
     /// Private memory each thread walks through in every grain, in bytes (0).
@@ -196,7 +196,7 @@ pub struct Parallel {
     /// Memory all threads share, in bytes (0).
     #[serde(deserialize_with = "written_bytes")]
     pub shared: u64,
-    /// How the shared memory is touched (none).
+    /// How threads access the shared memory (none).
     pub sharing: Sharing,
     /// CPUs to pin the threads to, round robin; empty: not pinned.
     pub cpus: Vec<u32>,
@@ -233,8 +233,8 @@ impl Default for Parallel {
 }
 
 impl Parallel {
-    /// Steal: the grains that are in a thread's own queue at the start, by their place among all. Without a number of
-    /// iterations nobody ever runs out.
+    /// Steal: the grains in a thread's own queue at the start, by their index among all. Without a number of iterations no queue ever
+    /// gets empty.
     pub fn own_grains(&self, thread: u32) -> std::ops::Range<u64> {
         let all = if self.iterations == 0 { u64::MAX } else { self.iterations };
         let from = |t: u32| (u128::from(all) * u128::from(t) / u128::from(self.threads.max(1))) as u64;
@@ -265,7 +265,7 @@ pub enum MicroKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Micro {
-    /// Which.
+    /// The benchmark.
     pub name: MicroKind,
     /// Threads; HuBench and LuBench need an even number (2).
     #[serde(default = "two")]
@@ -273,7 +273,7 @@ pub struct Micro {
     /// Rounds of every thread; 0: use `duration`.
     #[serde(default)]
     pub iterations: u64,
-    /// How long to run when `iterations` is 0; both 0: until told to stop.
+    /// How long to run if `iterations` is 0. Both 0: until asked to stop.
     #[serde(default, deserialize_with = "written_ns")]
     pub duration: u64,
     /// CPUs to pin the threads to, round robin; empty: not pinned.
@@ -297,18 +297,18 @@ pub struct Command {
     /// Environment added to the caller's.
     #[serde(default)]
     pub env: std::collections::BTreeMap<String, String>,
-    /// How the modelled machine should imitate it: what its threads do, phase after phase. Where a phase ends all threads of
-    /// the program meet, waiting as that phase's threads do.
+    /// A model for the modelled machine: the activity of its threads, phase after phase. At the end of a phase all threads meet, and
+    /// wait in the way of that phase.
     #[serde(default)]
     pub model: Vec<Parallel>,
-    /// How often the modelled machine goes through the phases (1); 0: until told to stop. What is drawn at random goes on
-    /// from one time to the next.
+    /// How often the modelled machine goes through the phases (1). 0: until asked to stop. Random draws continue from one round to the
+    /// next.
     #[serde(default = "one")]
     pub iterations: u64,
 }
 
 impl Command {
-    /// Whether the modelled machine never comes to its end: it goes through the phases for ever, or one of them is endless.
+    /// Whether the modelled machine never reaches its end: it repeats the phases forever, or one of them is endless.
     pub fn is_endless(&self) -> bool {
         self.iterations == 0 || self.model.iter().any(|p| p.length() == Length::Endless)
     }

@@ -1,25 +1,25 @@
-//! What of a program varies: its character from phase to phase, its size from machine to machine.
+//! Variations of a program: its character by phase, and its size by machine.
 
 use super::bad_key::BadKey;
 use super::character::Character;
 use super::program::{parse_ns_some, Program};
 use serde::Deserialize;
 
-/// Most rounds of a phase, so that those of all phases can be summed: at a microsecond each they last for eleven days.
+/// The most rounds of a phase, so that the sum over phases does not overflow. At a microsecond each they last eleven days.
 const MOST_ROUNDS: u64 = 1_000_000_000_000;
 
-/// A stretch of a program with a character of its own. Each thread goes through the phases by its own count of
-/// rounds (grains), and starts again after the last. The live host ignores phases, as it ignores characters.
+/// A part of a program with its own character. Each thread goes through the phases by its own count of rounds (grains), and starts
+/// again after the last. The live host ignores phases and characters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Phase {
     /// Rounds (grains) of a thread in this phase.
     pub rounds: u64,
-    /// Its character, complete: what it leaves out has the default, not the value of `[character]`.
+    /// Its character, complete: missing keys have the default, not the value of `[character]`.
     pub character: Character,
 }
 
-/// A program's size on one machine, where it differs from `[program]`.
+/// A program's size on one machine, if it differs from `[program]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct OnMachine {
@@ -27,11 +27,11 @@ pub struct OnMachine {
     pub machine: String,
     /// Threads; absent: as in `[program]`.
     pub threads: Option<u32>,
-    /// Of a simulation its logical processes; absent: as in `[program]`.
+    /// The logical processes of a simulation; absent: as in `[program]`.
     pub lps: Option<u32>,
-    /// Iterations, of a command those of its model; absent: as in `[program]`.
+    /// Iterations, for a command those of its model; absent: as in `[program]`.
     pub iterations: Option<u64>,
-    /// Work between two synchronisations in nanoseconds; absent: as in `[program]`.
+    /// Work between two synchronizations in nanoseconds; absent: as in `[program]`.
     #[serde(default, deserialize_with = "parse_ns_some")]
     pub grain: Option<u64>,
 }

@@ -1,25 +1,25 @@
-//! What the reader of TOML says of a file, in the words of those who write such files, and at which line.
+//! Turns the messages of the TOML reader into words for the authors of such files, and finds the line.
 //!
-//! Limits: of what is in a table that has a `kind` only the table is known; [`line_at`] looks for the line in it.
+//! Limits: for an error in a table with a `kind` only the table is known. [`line_at`] searches the line in it.
 
 use super::lines::{line_at, line_of};
 use serde::de::DeserializeOwned;
 
-/// The files that people write: schema, what it is called, who takes it, and what it has beside its schema.
+/// The files that people write: the schema, its name, the command that reads it, and a typical key besides the schema.
 const KINDS: [(&str, &str, &str, &str); 3] = [
     ("corun.workload/1", "a workload", "`corun load` runs", "a name and a [program]"),
     ("corun.scenario/1", "a scenario", "`corun sim` runs", "a machine and a [[tenant]] or several"),
     ("corun.machine/1", "a machine file", "scenarios name", "a name and a [shape]"),
 ];
 
-/// Reads the text of a file of this schema: what sort of file it is comes before what is wrong in it.
+/// Reads the text of a file with this schema. A wrong kind of file is reported before errors in it.
 ///
 /// # Errors
 /// As [`read_toml`].
 pub fn read_file<T: DeserializeOwned>(schema: &str, text: &str) -> Result<T, (usize, String)> {
     match toml::from_str::<toml::Table>(text) {
         Ok(table) => check_schema(schema, &table).map_err(|what| (line_of(text, "schema"), what))?,
-        // A text that does not even speak of a schema is another's: what is wrong with it as TOML is nobody's concern.
+        // A text without a schema is not such a file, so its TOML errors do not matter.
         Err(_) if !text.lines().any(|line| line.trim_start().starts_with("schema")) => {
             let (_, a_kind, _, parts) = kind(schema);
             let what =
@@ -31,7 +31,7 @@ pub fn read_file<T: DeserializeOwned>(schema: &str, text: &str) -> Result<T, (us
     read_toml(text)
 }
 
-/// What is known of the files of a schema.
+/// The facts about files with a schema.
 fn kind(schema: &str) -> (&str, &str, &str, &str) {
     let known = KINDS.into_iter().find(|k| k.0 == schema);
     known.unwrap_or((schema, "such a file", "", "its keys"))
@@ -47,7 +47,7 @@ fn check_schema(schema: &str, table: &toml::Table) -> Result<(), String> {
             }
             None => format!("schema is `{found}`, this corun reads `{schema}`"),
         }),
-        // What else it may be is told as of any other key.
+        // Another value is reported as for any other key.
         Some(_) => Ok(()),
         None if table.is_empty() => {
             Err(format!("the file is empty; {a_kind} has schema = \"{schema}\" and {parts}"))
@@ -59,7 +59,7 @@ fn check_schema(schema: &str, table: &toml::Table) -> Result<(), String> {
 /// Reads the text of a file.
 ///
 /// # Errors
-/// The line at fault, from 1, and in one sentence what is wrong there and what would be right.
+/// The line of the error, from 1, and one sentence with the error and the remedy.
 pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String)> {
     toml::from_str(text).map_err(|e| refusal(text, &e))
 }
@@ -70,10 +70,10 @@ fn refusal(text: &str, error: &toml::de::Error) -> (usize, String) {
     (line_at(text, start, &what), in_words(&what, &text[start..]))
 }
 
-/// What is said of types, for those who do not know serde's names for them; `place` is the text from where the error is.
+/// Type errors in plain words, without serde's names. `place` is the text from the error on.
 fn in_words(what: &str, place: &str) -> String {
     let head = place.lines().next().unwrap_or("").split_inclusive(']').next().unwrap_or("");
-    // Of what is in a program only the program's place is known.
+    // For an error in a program only the place of the program is known.
     let is_its_own = head.starts_with('[') && !head.ends_with("program]");
     if what.contains("invalid type: map, expected a sequence") && is_its_own {
         return format!(
@@ -123,7 +123,7 @@ mod tests {
     use crate::workload::Sync;
     use std::collections::BTreeMap;
 
-    /// What is said of a file that should have had values of this type.
+    /// The error for a file that should have values of this type.
     fn said<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> (usize, String) {
         read_toml::<BTreeMap<String, T>>(text).unwrap_err()
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_stand_there_instead_is_named_and_what_is_missing_is_asked_for() {
+    fn possible_values_are_named_and_missing_keys_are_requested() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Two {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sort_of_file_it_is_comes_before_what_is_wrong_in_it() {
+    fn a_wrong_kind_of_file_is_reported_before_errors_in_it() {
         let said = |text: &str| read_file::<toml::Table>("corun.scenario/1", text).map(drop).unwrap_err();
         let parts = "a scenario has schema = \"corun.scenario/1\" and a machine and a [[tenant]] or several";
         let workload = "# a loop\nschema = \"corun.workload/1\"\nname = \"w\"\n[program]\n";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_told_and_single_brackets_and_repetitions_have_their_remedy() {
+    fn errors_name_the_line_and_single_brackets_and_repetitions_have_a_remedy() {
         let (line, what) = said::<Vec<u64>>("a = [1]\n[b]\nx = 1");
         let remedy = "there can be several of these; write [[b]] instead of [b], above each of them";
         assert_eq!((line, what.as_str()), (2, remedy));
