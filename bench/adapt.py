@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Programs that adapt, and the simulation engine, on this machine: as root, on a quiet machine, with gcc.
+"""Measure programs that adapt, and the simulation engine, on this machine. Needs root, a quiet machine and gcc.
 
-    bench/adapt.py cells   --out FILE   programs with fixed numbers of threads and adaptive, alone and next to others
+    bench/adapt.py cells   --out FILE   programs with fixed numbers of threads and adaptive, solo and next to others
     bench/adapt.py engine  --out FILE   the engine with fixed mapping and with LADM, next to busy loops
-    bench/adapt.py reaction --out FILE  how soon a program's width is another when a busy neighbour comes or goes
-    bench/adapt.py ross    --out FILE   one thread next to one of ROSS, whose PHOLD `ROSS_PHOLD` names; by CPU time, so anybody may run, too
+    bench/adapt.py reaction --out FILE  how soon a program's width changes when a busy neighbor comes or goes
+    bench/adapt.py ross    --out FILE   one thread compared with one of ROSS (`ROSS_PHOLD` names its PHOLD), by CPU time, so a busy machine is fine
     bench/adapt.py joint   --out FILE   the engine next to another parallel program, with and without `corun control`
     bench/adapt.py record FILE... --out DIR   a record for scripts/keep-record
 
-A piece does everything once, in turn, and appends a line of JSON for each run to FILE; so pieces add up, and what is compared is seconds apart.
-`--only WORD` runs the programs whose names have the word. What is not installed is left out, and said. scikit-learn, LightGBM and ggml are those
-of the Python that `ADAPT_PYTHON` names. The record takes older records, too, such as `studies/runs/adapt/result.json.gz`. Build before:
+A piece makes every run once, in turn, and appends a line of JSON for each to FILE. So pieces add up, and compared runs are seconds apart.
+`--only WORD` runs the programs whose names contain the word. Programs that are not installed are left out, with a message. scikit-learn, LightGBM
+and ggml belong to the Python in `ADAPT_PYTHON`. The record also reads older records, such as `studies/runs/adapt/result.json.gz`. First build:
 
     cargo build --release -p corun -p corun-preload --lib --bins --examples && cargo build --release -p corun-pdes --examples
 """

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What an agent takes for itself, next to Rezolus's and to `perf sched record`: as root, with cc and perf.
+"""Measure the CPU time of agents: corun, Rezolus and `perf sched record`. Needs root, cc and perf.
 
     bench/agents.py run    --out FILE [--rounds 3] [--seconds 15] [--tenants 1000] [--switches 50000]
     bench/agents.py record FILE... --out DIR     a record for scripts/keep-record
 
-So many process groups sleep, and two processes on one CPU switch so often. In each round every tool watches that for so long, one after the
-other. A tool's CPU time is that of its process as the kernel counts it: what its programs in the kernel take is part of the tasks that they
-watch, and `make bench` measures that. `CORUN` names the program, else target/release/corun is taken; `REZOLUS` names that of Rezolus, and
-`REZOLUS_CONFIG` its configuration; without them it is left out. corun is scraped once in a round, as Prometheus does every 15 s. Rezolus
-samples when it is asked, so it is asked every second.
+A number of process groups sleep, and two processes on one CPU switch at a fixed rate. In each round every tool watches them, one after the other.
+A tool's CPU time is that of its process in the kernel's count. Its programs in the kernel run in the time of the watched tasks; `make bench`
+measures them. `CORUN` names the program (default: target/release/corun). `REZOLUS` names that of Rezolus, and `REZOLUS_CONFIG` its
+configuration; without them it is left out. corun is scraped once in a round, as Prometheus does every 15 s. Rezolus samples on request, so it
+gets a request every second.
 """
 import argparse, http.client, json, os, signal, statistics, subprocess, sys, tempfile, time
 import records
@@ -22,7 +22,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def get(port, path):
-    """The seconds that an answer takes, and its bytes."""
+    """Return the seconds that an answer takes, and its bytes."""
     begin = time.monotonic()
     server = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     server.request("GET", path)
@@ -32,7 +32,7 @@ def get(port, path):
 
 
 class Tool:
-    """One that watches; `arguments` of a folder that it may write to."""
+    """A tool. `arguments` gets a folder that it may write to."""
 
     def __init__(self, name, arguments, port=None, path=None, every=None):
         self.name, self.arguments, self.port, self.path, self.every = name, arguments, port, path, every
@@ -53,7 +53,7 @@ class Tool:
                 with open(f"{folder}/{self.name}.log") as log:
                     sys.exit(f"{self.name} does not serve: {log.read()[-500:]}")
             time.sleep(0.2)
-        # All of them have attached and looked around by then.
+        # By now all of them have attached and started.
         time.sleep(3)
         return process
 

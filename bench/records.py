@@ -1,9 +1,9 @@
-"""Records of benchmarks that the tree can keep: rows are read from JSON lines, and come to facts by name and to tables."""
+"""Records of benchmarks for the repository: reads rows from JSON lines, and makes facts by name and tables."""
 import collections, gzip, json, os, platform, subprocess, time
 
 
 def read(files):
-    """Rows by their kind, of pieces (JSON lines) and of records that were kept (`result.json`, compressed or not)."""
+    """Read rows by kind, from pieces (JSON lines) and kept records (`result.json`, compressed or not)."""
     rows = collections.defaultdict(list)
     for name in files:
         with (gzip.open if name.endswith(".gz") else open)(name, "rt") as file:
@@ -26,17 +26,17 @@ def percent(share, digits=1):
 
 
 def table(head, lines):
-    """Of markdown. The first column is words, the others are numbers."""
+    """Make a Markdown table. The first column has words, the others have numbers."""
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in [head, rule, *lines])
 
 
 def facts(rows, parts):
-    """Everything that a document may quote, by name, from each of `parts`."""
+    """Return all facts that a document may quote, by name, from each of `parts`."""
     found = {}
     for part in parts:
         found.update(part(rows))
-    # A table in a document stands on lines of its own.
+    # A table in a document is on its own lines.
     return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
 
 
@@ -51,7 +51,7 @@ def first_line(*argv):
 
 
 def write(folder, schema, title, corun, found, kept, pieces, about, **more):
-    """A folder for `scripts/keep-record`. `kept` is what the file has of the rows; `more` says more of where it was made."""
+    """Write a folder for `scripts/keep-record`. `kept` are the rows for the file; `more` describes the machine further."""
     os.makedirs(folder, exist_ok=True)
     version = first_line(corun, "--version")
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())

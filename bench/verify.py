@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""How often `corun verify` is right, and what it costs: as root, with hyperfine and cc, on two CPUs.
+"""Measure how often `corun verify` is right, and its cost. Needs root, hyperfine, cc and two CPUs.
 
-    bench/verify.py runs     --for 90 --out FILE   runs that nobody costs anything, and runs that a neighbour slows down
+    bench/verify.py runs     --for 90 --out FILE   runs without a loss, and runs that a neighbor slows down
     bench/verify.py gate     --for 90 --out FILE   pairs of a benchmark, equal or 5 % apart, under injected noise
     bench/verify.py labels   --for 90 --out FILE   tests ended by a time-out, some of them starved
     bench/verify.py overhead --for 90 --out FILE   programs bare and under `corun verify`, in turn
     bench/verify.py summary  FILE...               counts, with exact bounds (Clopper-Pearson, 95 %)
     bench/verify.py record   FILE... --out DIR     a record for scripts/keep-record
 
-A piece ends by itself after the time that `--for` gives, and appends a line of JSON per run to FILE; so pieces add up. So do records that were
-kept, such as studies/runs/verify-bench/result.json.gz: a record of that and of new pieces has the runs of both, each marked by its version. `CORUN` names the
-program, else target/release/corun is taken. `runs` takes two thirds of its time for programs on one CPU, on both CPUs at a time, and the
-rest for programs that have the machine to themselves. So do all other kinds: corun on the CPU of a short iteration would show in it.
+A piece ends after the time in `--for`, and appends a line of JSON per run to FILE, so pieces add up. So do kept records, such as
+studies/runs/verify-bench/result.json.gz: a record of that and of new pieces has the runs of both, each with its version. `CORUN` names the program
+(default: target/release/corun). `runs` takes two thirds of its time for programs on one CPU, on both CPUs at once, and the rest for programs
+that use the whole machine. All other kinds use the whole machine, since corun on the CPU of a short iteration would show in it.
 
-Truth is what the script did, and what clocks and the kernel say of it; each file in bench/verdicts says how. Nothing of it is corun's.
+The truth comes from the actions of the script, from clocks and from the kernel; each file in bench/verdicts explains it. None comes from corun.
 """
 import argparse, json, os, signal, sys, tempfile, time
 import records
@@ -24,7 +24,7 @@ CPU, OTHER = 0, 1
 
 
 def write(kind, rows, out):
-    """A line for each row. Several processes may write at a time."""
+    """Write a line for each row. Several processes may write at a time."""
     of_all = {"kind": kind, "version": version(), "machine": records.machine(), "day": time.strftime("%Y-%m-%d", time.gmtime())}
     with open(out, "a") as file:
         for row in rows:
@@ -33,7 +33,7 @@ def write(kind, rows, out):
 
 
 def on_both(kind, rows, until, out):
-    """A piece on each CPU at a time, in folders of their own."""
+    """Make a piece on each CPU at once, in separate folders."""
 
     def lane(cpu):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Virtual machines on this machine, as in ARMS-CC'16: as root, with QEMU, cc and one of Debian's kernels.
+"""Measure virtual machines on this machine, as in ARMS-CC'16. Needs root, QEMU, cc and a Debian kernel.
 
-    bench/vms.py moves  --out FILE        who is moved between CPUs, with two, three and four VMs
-    bench/vms.py pairs  --out FILE        how much each VM loses next to each other one: a CPU each, and two on a CPU
+    bench/vms.py moves  --out FILE        moves between CPUs, with two, three and four VMs
+    bench/vms.py pairs  --out FILE        the loss of each VM next to each other one: a CPU each, and two on a CPU
     bench/vms.py lock   --out FILE        a guest whose threads spin for a lock, with and without `corun control`
     bench/vms.py record FILE... --out DIR a record for scripts/keep-record
 
-A piece boots its guests (some ten seconds), takes one to two minutes and appends a line of JSON per VM and situation to FILE; so pieces add up.
-`CORUN` names the program, else target/release/corun is taken.
+A piece boots its guests (about ten seconds), takes one to two minutes, and appends a line of JSON per VM and situation to FILE, so pieces add up.
+`CORUN` names the program (default: target/release/corun).
 
-Guests are emulated (TCG), with a thread of QEMU for each virtual CPU. They have a kernel and bench/vms/guest.c, nothing else. What a VM gets done
-is its own count, which it writes to its console and which is read by this machine's clock. Everything else is from `corun profile --vm`.
+Guests are emulated (TCG), with a thread of QEMU for each virtual CPU. They contain only a kernel and bench/vms/guest.c. A VM writes a count of
+its work to its console, and this machine's clock gives the times. Everything else comes from `corun profile --vm`.
 """
 import argparse, json, os, signal, sys, tempfile
 import records

@@ -1,4 +1,4 @@
-"""Programs in places, with fixed numbers of threads and adaptive: work done a second."""
+"""Programs in places, with fixed numbers of threads and adaptive: work per second."""
 import os, shutil, subprocess, sys, time
 from . import python_programs
 from .places import CPUS, PLACES, TARGET, place
@@ -8,12 +8,12 @@ HERE = os.path.dirname(__file__)
 PRELOAD = os.path.abspath(f"{TARGET}/libcorun_preload.so")
 SOURCE = os.path.join(HERE, "../../crates/corun-preload/tests/c/throughput.c")
 WIDTHS = sorted({1, max(CPUS // 2, 1), CPUS})
-# It has the packages of the programs in Python.
+# The interpreter with the packages of the Python programs.
 PYTHON = os.environ.get("ADAPT_PYTHON", sys.executable)
 
 
 class Program:
-    """A command that prints its work a second. `threads` in its arguments is a number, or "adaptive"."""
+    """A command that prints its work per second. `threads` in its arguments is a number, or "adaptive"."""
 
     def __init__(self, name, argv, environment=None, hooks=None):
         self.name, self.argv, self.environment, self.hooks = name, argv, environment or {}, hooks or {}
@@ -34,7 +34,7 @@ def left_out(name, why):
 
 
 def compiled(folder, name, compiler, *flags):
-    """The path of the program in C, or `None` where it cannot be compiled here, which it says."""
+    """Compile a C program and return its path. Return `None`, after a message, if that fails here."""
     path = os.path.join(folder, name.replace(" ", "-"))
     done = shutil.which(compiler) and subprocess.run([compiler, "-O2", SOURCE, "-o", path, *flags], stderr=subprocess.DEVNULL)
     if not done or done.returncode:
@@ -44,7 +44,7 @@ def compiled(folder, name, compiler, *flags):
 
 
 def in_python(name, program, package, **hooks):
-    """A program in Python with its hooks, or `None` where it does not run here, which it says."""
+    """Return a Python program with its hooks. Return `None`, after a message, if it does not run here."""
     argv = [PYTHON, python_programs.__file__, program]
     tried = subprocess.run([*argv, "1", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if tried.returncode:

@@ -1,4 +1,4 @@
-"""The simulation engine: next to busy loops with either mapping, and next to ROSS."""
+"""The simulation engine: next to busy loops with either mapping, and compared with ROSS."""
 import os, re, resource, subprocess
 from .places import TARGET, neighbours
 
@@ -15,13 +15,13 @@ def phold(*options):
 
 
 def engine(_, only):
-    """One worker alone, and two next to k busy loops."""
+    """Run one worker alone, and two next to k busy loops."""
     if only in "one worker":
         yield {"loops": 0, "mapping": "one worker", **phold("workers=1", "until=400000", *MAPPINGS["FM"])}
     for loops in range(MOST_LOOPS + 1):
         for name, options in MAPPINGS.items():
             if only in name:
-                # In the session of the engine, so that each loop counts as one of its threads does.
+                # In the session of the engine, so that each loop counts as much as one of its threads.
                 with neighbours(loops, are_others=False):
                     yield {"loops": loops, "mapping": name, **phold("workers=2", "until=400000", *options)}
 
@@ -29,12 +29,12 @@ def engine(_, only):
 # Ticks are thousandths of ROSS's unit of time. 1,024 LPs with 8 events each, a quarter of which go to any LP; look-ahead 0.1, mean delay 1.1.
 OURS = ["lps=1024", "population=8", "remote_ppm=250000", "look_ahead=100", "mean_delay=1000"]
 THEIRS = ["--nlp=1024", "--start-events=8", "--remote=0.25", "--lookahead=0.1", "--mean=1.1"]
-# What a run of the first length costs is taken from one of the second, so that starting does not count.
+# The cost of the first length is subtracted from that of the second, so that starting does not count.
 ENDS = (50, 600)
 
 
 def measured(argv, events, folder):
-    """Events and CPU seconds; ROSS leaves files where it runs."""
+    """Return events and CPU seconds. ROSS leaves files in its folder."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=True, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -43,14 +43,14 @@ def measured(argv, events, folder):
 
 
 def longer(argv, events, folder):
-    """Events a CPU second between the two lengths; `argv` makes a command of a length."""
+    """Return events per CPU second between the two lengths. `argv` makes a command for a length."""
     first, second = (measured(argv(end), events, folder) for end in ENDS)
     done, cpu = (b - a for a, b in zip(first, second))
     return {"rate": done / cpu, "events": done}
 
 
 def ross(folder, only):
-    """One thread each."""
+    """Compare one thread of each."""
     def ours(*options):
         return longer(lambda end: [PHOLD, *OURS, *options, f"until={end * 1000}"], r"(\d+) committed", folder)
 

@@ -14,7 +14,7 @@ POLICIES = {"CFS": None, "gang": ["gang", "-o", "together=false"], "CC": ["contr
 
 
 class Load:
-    """A program that runs for `SECONDS`, in a session of its own."""
+    """Start a program that runs for `SECONDS`, in its own session."""
 
     def __init__(self, folder, name, pace):
         self.report = os.path.join(folder, f"{name}.json")

@@ -1,4 +1,4 @@
-"""Where a program runs: alone, next to others, under a quota, with half of the weight of its neighbours."""
+"""The places of a program: solo, next to others, under a quota, with half of the weight of its neighbors."""
 import contextlib, os, signal, subprocess, sys, time
 
 CPUS = len(os.sched_getaffinity(0))
@@ -15,7 +15,7 @@ while True:
 
 
 class Cgroup:
-    """A cgroup of its own with a setting of the CPU controller, of version 2 or 1."""
+    """A new cgroup with a setting of the CPU controller, version 2 or 1."""
 
     def __init__(self, name, weight=None, quota=None):
         root = "/sys/fs/cgroup"
@@ -43,7 +43,7 @@ class Cgroup:
         return self
 
     def __exit__(self, *_):
-        # The kernel may take a moment to notice that nobody is left.
+        # The kernel may take a moment to notice that the cgroup is empty.
         for _ in range(100):
             with contextlib.suppress(OSError):
                 return os.rmdir(self.folder)
@@ -56,14 +56,14 @@ def as_idle():
 
 @contextlib.contextmanager
 def neighbours(count, code=LOOP, before=None, are_others=True):
-    """So many programs that go on until the end. It gives a list, to which the CPU seconds that they used are added at the end.
+    """Run `count` programs until the end of the context. The context is a list that then gets their CPU seconds.
 
-    They are in sessions of their own, as other users' would be, unless they are not others': under autogroup it is sessions that share.
+    With `are_others` they have their own sessions, as programs of other users: under autogroup sessions share the CPUs.
     """
     used = []
     started = [subprocess.Popen([sys.executable, "-c", code], preexec_fn=before, start_new_session=are_others) for _ in range(count)]
     try:
-        # Python has started.
+        # By now Python has started.
         time.sleep(0.15 if count else 0)
         yield used
     finally:
@@ -76,7 +76,7 @@ def neighbours(count, code=LOOP, before=None, are_others=True):
 
 @contextlib.contextmanager
 def place(name):
-    """It gives what a program's process does first, or `None`, and its neighbours' CPU seconds once they have ended."""
+    """Set up a place. The context is what the program's process does first, or `None`, and the list for its neighbors' CPU seconds."""
     if name == "quota of half":
         with Cgroup("quota", quota=CPUS / 2) as own, neighbours(0) as used:
             yield own.enter, used

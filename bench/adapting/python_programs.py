@@ -1,7 +1,7 @@
-"""Programs of Python's world and x264, which print their work a second: `python_programs.py PROGRAM THREADS|adaptive SECONDS [CLIP]`.
+"""Python programs and x264, which print their work per second: `python_programs.py PROGRAM THREADS|adaptive SECONDS [CLIP]`.
 
-Threads are those of the environment (`OMP_NUM_THREADS`), except where a program is told them on its command line. A program that adapts is
-told nothing: it starts as many threads as it would by itself. Starting, reading and the first steps do not count.
+The number of threads comes from the environment (`OMP_NUM_THREADS`) or, for some programs, from the command line. A program that adapts
+gets neither: it starts its default number of threads. Starting, reading and the first steps do not count.
 """
 import ctypes, importlib.util, os, subprocess, sys, time
 
@@ -28,12 +28,12 @@ def lightgbm(_):
 
 
 class GgmlParameters(ctypes.Structure):
-    """`ggml_init_params`: memory that ggml takes by itself, for tensors with their data."""
+    """`ggml_init_params`: ggml allocates the memory itself, for tensors with their data."""
     _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
 
 
 def library(package, path):
-    """A library that a package brings, which need not be imported for that."""
+    """Return the path of a library in a package, without importing the package."""
     found = importlib.util.find_spec(package)
     if not found:
         raise ModuleNotFoundError(f"No module named {package!r}")
@@ -41,7 +41,7 @@ def library(package, path):
 
 
 def products(base, cpu, threads):
-    """A chain of products on ggml, as a small language model has it, with a barrier after each."""
+    """A chain of products on ggml, as in a small language model, with a barrier after each."""
     def function(library, name, *types):
         found = getattr(library, name)
         found.restype, found.argtypes = ctypes.c_void_p, types
@@ -64,20 +64,20 @@ def products(base, cpu, threads):
 
 
 def ggml_with_openmp(threads):
-    """As llama.cpp is built today: libgomp's threads."""
+    """The present build of llama.cpp: threads of libgomp."""
     base, cpu = (library("llama_cpp_py_sync", f"libggml-{name}.so.0") for name in ("base", "cpu"))
     cpu.ggml_cpu_init()
     return products(base, cpu, threads)
 
 
 def ggml_with_its_own_threads(threads):
-    """As it is built without OpenMP: threads of its own that wait actively."""
+    """The build without OpenMP: its own threads, which wait actively."""
     ggml = library("ctransformers", "lib/avx2/libctransformers.so")
     return products(ggml, ggml, threads)
 
 
 def x264(threads, clip):
-    """A clip, encoded: threads of its own, which wait for rows of each other's frames."""
+    """Encode a clip: its own threads wait for rows of each other's frames."""
     argv = ["x264", "--quiet", "--no-progress", "--preset", "fast", "--input-res", "640x360", "--fps", "25", "-o", "/dev/null", clip]
     if threads != "adaptive":
         argv += ["--threads", threads]
@@ -88,7 +88,7 @@ FRAMES = 40
 
 
 def make_clip(path):
-    """Digits, as frames that are neither alike nor noise."""
+    """Make frames of digits, which are neither equal nor noise."""
     size = FRAMES * 640 * 360 * 3 // 2
     text = "\n".join(map(str, range(size // 6)))
     with open(path, "w") as file:
@@ -98,12 +98,12 @@ def make_clip(path):
 PROGRAMS = {"scikit-learn": scikit_learn, "lightgbm": lightgbm, "ggml-openmp": ggml_with_openmp, "ggml": ggml_with_its_own_threads, "x264": x264}
 
 
-# Nothing is known in the first moments of any program; how soon it adapts is another measurement.
+# Nothing is known in the first moments of a program. Another measurement shows how soon it adapts.
 WARM_UP = 0.3
 
 
 def rate_over(step, seconds):
-    """Steps a second for so long, and at least one."""
+    """Return steps per second over this time, for at least one step."""
     begin, done = time.monotonic(), 0
     while not done or time.monotonic() < begin + seconds:
         step()

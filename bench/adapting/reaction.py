@@ -1,4 +1,4 @@
-"""How long it takes until a program's width is another, once a busy neighbour has come or gone."""
+"""How soon a program's width changes after a busy neighbor has come or gone."""
 import os, signal, subprocess, sys, time
 from .places import CPUS, LOOP, TARGET
 
@@ -7,17 +7,17 @@ TURNS, SECONDS = 6, 1.4
 
 
 def told(lines):
-    """When the width became what, as (time, threads), from the lines of the program."""
+    """Return the changes of the width as (time, threads), from the lines of the program."""
     return [(int(at) / 1e9, int(threads)) for at, threads in (line.split() for line in lines)]
 
 
 def reactions(changes, turns):
-    """For each turn (time, whether a neighbour came) the seconds until the width fits, or `None` where it never did before the next turn."""
+    """Return for each turn (time, whether a neighbor came) the seconds until the width fits. `None` if it did not before the next turn."""
     found = []
     for (at, comes), (until, _) in zip(turns, [*turns[1:], (float("inf"), None)]):
         fits = (lambda threads: threads < CPUS) if comes else (lambda threads: threads == CPUS)
         before = [threads for when, threads in changes if when <= at]
-        # Just then one thread more or less was tried, so nothing can be said of this turn.
+        # Another number of threads was just being tried, so this turn shows nothing.
         if before and fits(before[-1]):
             continue
         after = [when for when, threads in changes if at < when < until and fits(threads)]
@@ -26,7 +26,7 @@ def reactions(changes, turns):
 
 
 def reaction(_, only):
-    """A program in rayon, next to a loop that is stopped and continued."""
+    """Run a program in rayon, next to a loop that is stopped and continued."""
     if only not in "reaction":
         return
     loop = subprocess.Popen([sys.executable, "-c", LOOP], start_new_session=True)

@@ -1,6 +1,6 @@
-"""What the rows come to: facts by name, tables, and a record that the tree can keep. What was run several times counts by its median.
+"""The results of the rows: facts by name, tables, and a record for the repository. Repeated runs count with their median.
 
-Rows may be of pieces that were cut short: what is not whole is left out.
+A piece may have been cut short. Its incomplete groups are left out.
 """
 import collections, os, statistics
 import records
@@ -10,9 +10,9 @@ from .joint import PARTNERS, POLICIES, PROGRAMS
 from .places import PLACES, TARGET
 
 SCHEMA = "corun.adapt-bench/1"
-# A cell is missed below this share of the best fixed number, and alone below this one.
+# A cell misses its target below this share of the best fixed number, and a solo cell below this one.
 WANTED, WANTED_ALONE = 0.95, 0.99
-# LADM's slowdown may be so many times that of a program which moves its work without loss.
+# LADM's slowdown may be this many times that of a program which moves its work without loss.
 ALLOWED = 1.15
 
 
@@ -75,9 +75,9 @@ def of_engine(rows):
         return {}
     lines, ahead, within, found = [], 0, 0, {}
     for loops in range(MOST_LOOPS + 1):
-        # Were all CPUs shared evenly among all threads: two workers and k loops on two CPUs.
+        # With all CPUs shared evenly among all threads: two workers and k loops on two CPUs.
         fair = max((2 + loops) / 2, 1)
-        # What loops leave when each has half a CPU, as the paper has it.
+        # The rest if each loop has half a CPU, as in the paper.
         bound = 2 / (2 - loops / 2) if loops < 4 else float("inf")
         slowdowns = {name: by[name, 0] / by[name, loops] for name in MAPPINGS}
         lines.append([loops, *(f"{slowdowns[name]:.2f}" for name in MAPPINGS), f"{fair:.1f}", f"{bound:.2f}" if loops < 4 else "no bound",
@@ -125,7 +125,7 @@ def of_joint(rows):
     share = {of: value / by[of[0], None, "CFS"] for of, value in by.items()}
     found, lines = {"joint.rounds": min(times.values())}, []
     for partner in PARTNERS:
-        # As the paper's: the mean over programs of what each does, by what it does next to FM under CFS.
+        # As in the paper: the mean over programs of their rates, relative to those next to FM under CFS.
         before = [("FM", partner, "CFS"), (partner, "FM", "CFS")]
         for policy in POLICIES:
             for mapping in ("FM", "LADM"):
@@ -145,7 +145,7 @@ PARTS = (of_cells, of_engine, of_reaction, of_ross, of_joint)
 
 
 def write(rows, folder):
-    """A folder for `scripts/keep-record`."""
+    """Write a folder for `scripts/keep-record`."""
     found = records.facts(rows, PARTS)
     records.write(
         folder, SCHEMA, "Programs that adapt, and the simulation engine", os.path.join(TARGET, "corun"), found, {"rows": rows},

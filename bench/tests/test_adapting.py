@@ -1,4 +1,4 @@
-"""What rows of `bench/adapt.py` come to, by made-up rows: run by the tests of the program `corun`."""
+"""Tests of the results of `bench/adapt.py` with made-up rows. The tests of the program `corun` run them."""
 import json, os, sys, tempfile, unittest
 from unittest import mock
 
@@ -15,14 +15,14 @@ def cell(program, place, rates, neighbours=(0, 0, 0)):
 
 
 def engine(slowdown):
-    """One worker does 10 events a second, two pinned ones 20, LADM 19; `slowdown` is by mapping and number of loops."""
+    """One worker does 10 events per second, two pinned ones 20, LADM 19. `slowdown` is by mapping and number of loops."""
     alone = {"FM": 20, "LADM": 19, "LADM, spins": 19}
     runs = [{"mapping": name, "loops": k, "rate": alone[name] / slowdown(name, k), "efficiency": 0.5} for name in MAPPINGS for k in range(MOST_LOOPS + 1)]
     return [{"kind": "engine", **run} for run in [{"mapping": "one worker", "loops": 0, "rate": 10, "efficiency": 1}, *runs]]
 
 
 def joint(beside):
-    """Every program does 100 a second alone; `beside` is by policy and mapping: what the engine and its partner do."""
+    """Every program does 100 per second alone. `beside` has the rates of the engine and its partner by policy and mapping."""
     rows = [{"program": name, "beside": None, "policy": "CFS", "rate": 100} for name in PROGRAMS]
     for partner in PARTNERS:
         for policy in POLICIES:
@@ -33,7 +33,7 @@ def joint(beside):
 
 
 def read(lines):
-    """The rows as they come out of a file."""
+    """Return the rows as read from a file."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
         file.flush()
@@ -64,7 +64,7 @@ class Facts(unittest.TestCase):
     def test_mappings_are_held_against_each_other_and_the_bound(self):
         found = self.facts(engine(lambda name, k: 1 + k if name == "FM" else 1 + 0.6 * k))
         names = ("engine.two", "engine.alone.cost", "engine.4.fm", "engine.1.ladm", "engine.ahead", "engine.within")
-        # With one loop 1.6 against 1.33 times 1.15, with two 2.2 against 2.3.
+        # With one loop 1.6 compared with 1.33 times 1.15, with two 2.2 compared with 2.3.
         self.assertEqual([found[name] for name in names], ["2.00", "5.0 %", "5.00", "1.60", "4", "3"])
 
     def test_the_joint_scheme_is_held_against_fm_under_cfs(self):
@@ -100,7 +100,7 @@ class Reactions(unittest.TestCase):
     def test_each_turn_counts_from_its_change_to_the_first_width_that_fits(self):
         turns = [(10, True), (20, False), (30, True), (40, False)]
         with mock.patch.object(reaction, "CPUS", 2):
-            # Noticed after 0.1 s; then one more is tried, and so the next turn says nothing; not noticed at all.
+            # Noticed after 0.1 s; then one more is tried, so the next turn shows nothing; not noticed at all.
             changes = [(0, 2), (10.1, 1), (19.9, 2)]
             self.assertEqual([(comes, round(s, 3) if s else s) for comes, s in reaction.reactions(changes, turns)],
                              [(True, 0.1), (True, None)])

@@ -1,4 +1,4 @@
-"""What the halves of a pair of the gate come to, by made-up turns: run by the tests of the program `corun`."""
+"""Tests of the halves of a gate's pair with made-up turns. The tests of the program `corun` run them."""
 import os, statistics, sys, unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))

@@ -1,4 +1,4 @@
-"""Pairs of a benchmark, equal or 5 % apart, under injected noise: what a gate says of them before and after cleaning."""
+"""Pairs of a benchmark, equal or 5 % apart, under injected noise: a gate's verdicts before and after cleaning."""
 import contextlib, math, random, time
 from .kit import Neighbour, compiler, in_turns, pace, verified, work
 from .statistics_of import SOUGHT
@@ -6,7 +6,7 @@ from .statistics_of import SOUGHT
 # Noise on the benchmark's CPU: seconds busy, seconds idle. All turns are longer than an iteration, and some shorter than a run.
 TURNS = {"none": None, "persistent": (1e9, 0), "periodic": (0.3, 0.3), "intermittent": (0.2, 0.8)}
 KINDS = [*TURNS, "compiler"]
-# Iterations are as short as a process that starts and computes can be measured to a per cent; so a pair takes seconds.
+# The shortest iteration that can be measured to a percent with a process that starts and computes. So a pair takes seconds.
 RETRIES, ITERATIONS, MS_OF_WORK = 3, 10, 25
 
 
@@ -15,7 +15,7 @@ def noisy(kind, cpu, folder):
 
 
 def rows(until, folder, cpu):
-    """Every kind of noise in turn, that without a pause half as often as the others: it leaves nothing clean, which takes all
+    """Return every kind of noise in turn. Noise without a pause comes half as often: it leaves nothing clean, which takes all
     retries. Every second pair of a kind is equal."""
     loops = pace(cpu)
     turn = [*KINDS, *(kind for kind in KINDS if kind != "persistent")]
@@ -27,7 +27,7 @@ def rows(until, folder, cpu):
         seen[kind] += 1
         number += 1
         said = [[], []]
-        # In turns, since a host that changes its speed would else make the halves of a pair differ.
+        # Alternate, since a host that changes its speed would otherwise make the halves of a pair differ.
         for half in (0, 1, 1, 0):
             bench = ["taskset", "-c", str(cpu), "hyperfine", "-N", "-r", str(ITERATIONS // 2), "--style", "none", "--export-json",
                      f"{folder}/b.json", " ".join(work(round(loops * (1.0, slower)[half]), MS_OF_WORK))]
@@ -40,13 +40,13 @@ def rows(until, folder, cpu):
 
 
 def together(turns):
-    """What the turns of one half come to: counts add up, and so do the iterations that means and deviations are of. To a microsecond."""
+    """Sum up the turns of one half, to a microsecond: counts are added, and means and deviations are over all iterations."""
     counts = {word: sum(turn[word] for turn in turns) for word in ("disturbed", "unclear")}
     return {word: pooled([turn[word] for turn in turns if turn[word]]) for word in ("raw", "cleaned")} | counts
 
 
 def pooled(parts):
-    """Count, mean and standard deviation of all iterations, by those of their parts; `None` where there is none."""
+    """Return count, mean and standard deviation of all iterations, from those of their parts. `None` without iterations."""
     count = sum(part["count"] for part in parts)
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""What all kinds use: corun, work of a known length, neighbours, and a witness that is not corun."""
+"""Common parts of all kinds: corun, work of a known length, neighbors, and a witness other than corun."""
 import ctypes, json, os, random, signal, subprocess, sys, time
 
 CORUN = os.path.abspath(os.environ.get("CORUN") or "target/release/corun")
@@ -8,7 +8,7 @@ DIES_WITH_ITS_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def version():
-    """The commit that last changed the program, with a `+` where the tree has changed it since; else what it says of itself."""
+    """Return the commit that last changed the program, with a `+` if the tree has changed it since; or else its own version."""
     git = lambda *argv: subprocess.run(["git", "-C", HERE, *argv, "--", ":/crates", ":/Cargo.lock"], stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip()
     commit = git("log", "-1", "--format=%h")
@@ -18,20 +18,20 @@ def version():
 
 
 def pace(cpu):
-    """What the calibration of `corun load` says a millisecond of work is."""
+    """Return a millisecond of work, from the calibration of `corun load`."""
     out = subprocess.run(["taskset", "-c", str(cpu), CORUN, "load", "persistent", "--duration", "300ms", "--json", "-", "-q"],
                          stdout=subprocess.PIPE, check=True)
     return json.loads(out.stdout)["calibration"]["loops_per_ms"]
 
 
 def work(loops, ms, threads=1, sync="none", wait=None):
-    """A command that computes for so long on each of its threads."""
+    """Return a command that computes for this long on each of its threads."""
     return [CORUN, "load", "parallel", "--threads", str(threads), "--sync", sync, "--grain", "1ms", *(["--wait", wait] if wait else []),
             "--iterations", str(max(1, round(ms))), "--loops-per-ms", str(loops), "-q"]
 
 
 class Neighbour:
-    """A process on one CPU that does something until it is left: `busy(self)` in a child."""
+    """A process on one CPU that runs `busy(self)` in a child until the context ends."""
 
     def __init__(self, cpu, busy):
         ready, begun = os.pipe()
@@ -46,7 +46,7 @@ class Neighbour:
                 busy()
             finally:
                 os._exit(0)
-        # It leads a session of its own as soon as this ends.
+        # When this ends it leads its own session.
         os.close(begun)
         os.read(ready, 1)
         os.close(ready)
@@ -66,7 +66,7 @@ def spin(seconds):
 
 
 def in_turns(busy, idle):
-    """Busy and idle for so many seconds, each half as long to half as long again; a loop that never ends where it is never idle."""
+    """Busy and idle for these seconds, each varied by half. An endless loop if it is never idle."""
 
     def run():
         time.sleep(random.random() * min(idle, 1))
@@ -91,7 +91,7 @@ def compiler(folder):
 
 
 def verified(folder, flags, command, cpu=None):
-    """What verify says of a command, as its JSON. With `cpu`, corun itself runs on that as well."""
+    """Return verify's JSON for a command. With `cpu`, corun itself runs on that CPU too."""
     out = f"{folder}/v.json"
     if os.path.exists(out):
         os.remove(out)
@@ -103,14 +103,14 @@ def verified(folder, flags, command, cpu=None):
 
 
 def witness(folder):
-    """A program that says what the clock and the kernel say of a command: its path."""
+    """Compile a program that reports the clock's and the kernel's times of a command. Return its path."""
     path = f"{folder}/witness"
     subprocess.run(["cc", "-O2", "-Wall", "-o", path, f"{HERE}/witness.c"], check=True)
     return path
 
 
 def lanes(run, cpus):
-    """`run(cpu)` on each CPU at a time, in processes of their own."""
+    """Run `run(cpu)` on all CPUs at once, in separate processes."""
     children = []
     for cpu in cpus:
         child = os.fork()

@@ -1,13 +1,13 @@
-"""Tests ended by a time-out, some of them starved: is each labelled rightly?
+"""Tests ended by a time-out, some of them starved: is each label right?
 
-Truth is what the test runner did to the loop on the test's CPU, and the account of the root cgroup: a test that was left alone, but next to
-which others had a twentieth of its CPU's time or more, half of what starves, is neither. corun runs on the other CPU.
+The truth comes from the test runner, which controls the loop on the test's CPU, and from the account of the root cgroup. A test without the loop
+is neither if others still had a twentieth of its CPU's time or more, half of the limit for starving. corun runs on the other CPU.
 """
 import json, os, random, signal, subprocess, sys, time
 from .kit import Neighbour, in_turns, pace, verified, work
 
-# A test runner of one file: every test is a command with a time limit, and what it does to the loop on its CPU is known to it alone. It runs
-# on that CPU itself: what starts elsewhere would wait for the loop that is there.
+# A test runner in one file. Every test is a command with a time limit. Only the runner knows what it does to the loop on its CPU. It runs on
+# that CPU itself: a process that starts elsewhere would have to wait for the loop there.
 RUNNER = """
 import datetime, json, os, resource, select, signal, subprocess, sys, time
 loop, tests, out = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
@@ -36,15 +36,15 @@ for name, starve, limit, command in tests:
 open(out, "w").write("<testsuites><testsuite name='s'>" + "".join(cases) + "</testsuite></testsuites>")
 json.dump(others, open(out + ".others", "w"))
 """
-# A test is given half as much time again as it needs alone. A starved one would need twice its time.
+# A test has one and a half times its solo time. A starved one would need twice its time.
 LIMIT = 1.5
-# The most that others may have had of the CPU of a test that counts as not starved: half of what verify takes for starving.
+# The most CPU time of others for a test that counts as not starved: half of verify's limit for starving.
 LEFT_ALONE = 0.05
 LENGTHS_MS = (60, 150, 400)
 
 
 def forks(n):
-    """A shell that starts so many short processes, one after another."""
+    """Return a shell command that starts this many short processes, one after another."""
     return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do env true; i=$((i+1)); done"]
 
 
@@ -54,7 +54,7 @@ def rows(until, folder, cpu, other):
     programs = {"computes": lambda ms: work(loops, ms), "starts processes": lambda ms: forks(round(ms))}
 
     def alone(command):
-        """What a test takes alone: the quickest of a few."""
+        """Return the solo time of a test: the shortest of a few."""
         walls = []
         for _ in range(5):
             begin = time.monotonic()
@@ -71,7 +71,7 @@ def rows(until, folder, cpu, other):
                 starve = random.random() < 0.5
                 name, ms = random.choice(list(needs))
                 limit = LIMIT * needs[name, ms]
-                # A starved test would have made it; another one has too much to do, or waits for nothing.
+                # A starved test would have finished alone. The other kinds have too much work, or wait forever.
                 if starve or random.random() < 0.6:
                     command = programs[name](ms if starve else 4 * ms)
                 else:
@@ -83,7 +83,7 @@ def rows(until, folder, cpu, other):
             with open(f"{folder}/t.xml.others") as file:
                 others = json.load(file)
             for name, starve, limit, _ in tests:
-                # One that was through in time says nothing: its load came too late.
+                # A test that finished in time shows nothing: its load came too late.
                 if name in failed:
                     yield {"starved": starve, "others": round(others[name], 4), "counts": starve or others[name] <= LEFT_ALONE, "limit_s": round(limit, 4), "test": name.split(" ", 1)[1],
                            "said": failed[name]["verdict"], "why": failed[name]["why"]}

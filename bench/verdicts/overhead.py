@@ -1,4 +1,4 @@
-"""Programs bare and under `corun verify`, in turn. A program says itself how long it took."""
+"""Programs bare and under `corun verify`, in turn. Each program reports its own time."""
 import json, os, random, subprocess, time
 from .kit import pace, verified, work
 
@@ -6,7 +6,7 @@ from .kit import pace, verified, work
 def rows(until, folder, cpu):
     loops = pace(cpu)
     own = f"{folder}/own.json"
-    # One that nobody interrupts, and one whose threads wait for each other a thousand times a second.
+    # One without interruptions, and one whose threads wait for each other a thousand times per second.
     programs = {"one thread": work(loops, 250), "two threads, a barrier every ms": work(loops, 250, 2, "barrier", "block")}
     kinds = {"bare": None, "verify": [], "verify --results": ["--results", f"{folder}/none.json"], "bare again": None}
     while time.monotonic() < until:

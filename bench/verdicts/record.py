@@ -1,4 +1,4 @@
-"""What the rows come to: facts by name, tables, and a record that the tree can keep."""
+"""The results of the rows: facts by name, tables, and a record for the repository."""
 import collections, statistics
 import records
 from records import percent, table
@@ -15,7 +15,7 @@ def facts(rows):
 
 
 def of_versions(rows):
-    """Which versions of the program were counted, and where, oldest first: those of earlier sessions count as well."""
+    """Return the versions of the program in the rows, and their machines, oldest first. Earlier sessions are included."""
     marks = lambda r: tuple(r.get(mark) or UNKNOWN for mark in ("version", "machine"))
     days, of = {}, collections.defaultdict(list)
     for kind in KEPT:
@@ -34,12 +34,12 @@ def of_versions(rows):
     return {"versions": len({version for version, _ in days}), "versions.first-day": first, "versions.table": table(head, lines)} if days else {}
 
 
-# What is said of a run against what it was.
+# The verdict on a run compared with the truth.
 WRONG = {("idle", "disturbed"), ("harmless", "disturbed"), ("costly", "clean")}
 
 
 def right(label):
-    """What is no time-out of somebody starved is `not starved`; throttled would be as wrong."""
+    """Return the right label: a time-out without starving is `not starved`; `throttled` would be wrong too."""
     return "starved" if label["starved"] else "not starved"
 
 
@@ -89,7 +89,7 @@ def of_gate(rows):
     kinds = [k for k in KINDS if any(key[0] == k for key in said)]
 
     def counted(kinds, slower, which, test=1):
-        """Called slower, of pairs with an answer, and pairs without one."""
+        """Return how many pairs were called slower, how many have an answer, and how many have none."""
         all_said = [s for kind in kinds for s in said[kind, slower, which]]
         answers = [s[test] for s in all_said if s is not None]
         return sum(answers), len(answers), len(all_said) - len(answers)
@@ -127,7 +127,7 @@ def of_gate(rows):
 
 
 def of_labels(rows):
-    # A row of an older record does not say: all of those count.
+    # Rows of older records lack this field; all of them count.
     of = [r for r in rows["labels"] if r.get("counts") is not False]
     if not of:
         return {}
@@ -157,7 +157,7 @@ def of_overhead(rows):
         for kind in ("verify", "verify --results", "bare again"):
             ratios = sorted(r[kind] / r["bare"] for r in of)
             middle = statistics.median(ratios)
-            # The interval of a median by order statistics, by the normal distribution.
+            # The interval of a median from order statistics, with the normal approximation.
             off = 0.98 * len(ratios) ** 0.5
             low, high = (ratios[max(0, min(len(ratios) - 1, round(len(ratios) / 2 + side * off)))] for side in (-1, 1))
             line.append(f"{100 * middle - 100:+.2f} % ({100 * low - 100:+.2f} to {100 * high - 100:+.2f})")
@@ -168,14 +168,14 @@ def of_overhead(rows):
 
 
 def summary(rows):
-    """For people."""
+    """Return the summary as text for people."""
     out = ""
     for name, value in facts(rows).items():
         out += f"{name}: {value}\n"
     return out
 
 
-# What is kept of a row, by kind: the rest can be made from it or is said in no figure.
+# The kept fields of a row, by kind. Others can be computed from these, or are in no figure.
 OF_ALL = ["version", "machine", "day"]
 KEPT = {
     "runs": [*OF_ALL, "program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "cpu_ms", "others", "had", "neighbours", "kernel",
@@ -187,7 +187,7 @@ KEPT = {
 
 
 def read(files):
-    """Rows of pieces and of earlier records: they add up."""
+    """Read the rows of pieces and of earlier records, which add up."""
     rows = records.read(files)
     for row in rows["gate"]:
         row["pair"] = [measured(side) for side in row["pair"]]
@@ -195,7 +195,7 @@ def read(files):
 
 
 def measured(side):
-    """What was measured of a side of a pair: a record has it as a list."""
+    """Return the measurements of a side of a pair. A record has them as a list."""
     if isinstance(side, dict):
         return side
     spread = lambda of: of and dict(zip(("count", "mean_s", "deviation_s"), of))
@@ -204,7 +204,7 @@ def measured(side):
 
 
 def compact(value):
-    """Numbers to four digits, and what was measured as a list."""
+    """Round numbers to four digits, and turn measurements into a list."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):
@@ -213,7 +213,7 @@ def compact(value):
 
 
 def write(rows, folder):
-    """A folder for `scripts/keep-record`."""
+    """Write a folder for `scripts/keep-record`."""
     kept = {kind: {"columns": KEPT[kind], "rows": [[compact(r.get(c)) for c in KEPT[kind]] for r in rows[kind]]} for kind in KEPT}
     records.write(
         folder, SCHEMA, "Is `corun verify` right about runs, benchmarks and tests?", CORUN, facts(rows), kept,

@@ -1,30 +1,30 @@
-"""Runs that nobody costs anything, and runs that a neighbour slows down: what does `corun verify` say of each?
+"""Runs without a loss, and runs that a neighbor slows down: the verdict of `corun verify` on each.
 
-Truth. Nothing of it is corun's. What others had of a run's CPUs is read off the account of the root cgroup, which has every nanosecond of
-every CPU; what corun and the kernel's own threads had is told apart, since verify blames neither. What a run lost is the least of these
-accounts, so that no run counts as slowed down that only may have been:
+Truth. None of it comes from corun. The CPU time of others on a run's CPUs comes from the account of the root cgroup, which has every nanosecond
+of every CPU. The time of corun and of the kernel's own threads is separate, since verify blames neither. The loss of a run is the least of the
+following, so that no run counts as slowed down without proof:
 
 - how much longer it took than the same command just before, alone;
-- the same, but of what it computed, which is as much in both: it takes more or less CPU time when the host changes its speed;
-- of a program that computes on one thread: the share of its time in which it was on no CPU, less that share alone;
-- how long others than corun and the kernel had its CPUs. Nobody can lose more to them.
+- the same for its CPU time: the work is the same, but takes more or less CPU time when the host changes its speed;
+- for a program that computes on one thread: the share of its time off a CPU, minus that share alone;
+- how long others than corun and the kernel had its CPUs. A run cannot lose more to them.
 
-Shares are of the whole run that verify judges: the reading of the accounts is in it. A run is
+Shares are of the whole run that verify judges, including the reading of the accounts. A run is
 
-- `idle`: alone, and others than corun and the kernel had its CPUs for no more than verify allows (2 % of the run); or it is of a program
-  whose length its own clock sets, and it took no longer than that;
-- `harmless`: next to a neighbour that cannot cost it anything, or did not: on another CPU, or in the time in which the program
-  sleeps, waits for its next turn or for somebody else, or is stopped by its own quota;
-- `costly`: next to a neighbour, and at least 5 % of its time was lost;
-- `neither`: all others, such as those to which others than the neighbour did something, or whose neighbour came too late.
+- `idle`: alone, and others than corun and the kernel had its CPUs for at most 2 % of the run, the limit of verify; or its length is set by
+  its own clock, and it took no longer than that;
+- `harmless`: next to a neighbor that cannot or did not cost it anything: on another CPU, or in the time in which the program sleeps, waits
+  for its next turn or for another program, or is stopped by its own quota;
+- `costly`: next to a neighbor, with a loss of at least 5 % of its time;
+- `neither`: all others, such as runs with a loss to others than the neighbor, or with a neighbor that came too late.
 
-An alarm is a verdict `disturbed` of an idle or harmless run; a miss is a verdict `clean` of a costly one.
+An alarm is a verdict `disturbed` on an idle or harmless run. A miss is a verdict `clean` on a costly one.
 """
 import json, os, random, subprocess, sys, time
 from .kit import Neighbour, compiler, in_turns, pace, spin, verified, witness, work
 
 ALLOWED, NOTICEABLE = 0.02, 0.05
-# Without a neighbour a program takes at most so much longer than the time before.
+# Without a neighbor a program takes at most this much longer than the last time.
 REPEATS = 0.03
 SHORTEST, LONGEST = 0.05, 10.0
 PERIOD_US, QUOTA = 20_000, 0.3
@@ -52,7 +52,7 @@ for _ in range(int(sys.argv[2])):
 
 
 def server(path):
-    """Answers a request after 5 ms of computing."""
+    """Answer each request after 5 ms of computing."""
     import socket
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
@@ -70,12 +70,12 @@ def server(path):
 
 
 def length():
-    """50 ms to 10 s, short ones more often, so that a thousand runs take minutes; one in eight is of more than a second."""
+    """Draw a length of 50 ms to 10 s. Short ones are more frequent, so that a thousand runs take minutes; one in eight exceeds a second."""
     return SHORTEST * (LONGEST / SHORTEST) ** (random.random() ** 4)
 
 
 class Quota:
-    """A cgroup of its own that may use 30 % of a CPU; `None` where there is no such controller."""
+    """A new cgroup that may use 30 % of a CPU. `None` without such a controller."""
 
     def __init__(self, name):
         v1, v2 = f"/sys/fs/cgroup/cpu/{name}", f"/sys/fs/cgroup/{name}"
@@ -104,7 +104,7 @@ class Quota:
 
 
 class Programs:
-    """Commands that take about so many seconds, by name. `of_one_thread`: those that compute all the time on one thread."""
+    """Return commands that take about this many seconds, by name. `of_one_thread`: those that always compute, on one thread."""
 
     of_one_thread = ("computes", "python")
 
@@ -121,7 +121,7 @@ class Programs:
                         file.write(program.read(2 << 20))
         self.a_byte = self.timed(self.compress(4 << 20)) / (4 << 20)
         self.quota = Quota(f"corun-bench-{os.getpid()}")
-        # Others may be about just now: the quickest of many.
+        # Take the shortest of many, since others may run now.
         short = {name: min(self.timed(self.make(name, 0.1, 1)) for _ in range(4)) for name in ("sleeps", "paced")}
         self.to_begin = {name: wall - 0.1 for name, wall in short.items()}
 
@@ -159,7 +159,7 @@ class Programs:
 
 
     def by_the_clock(self, name, seconds, cpu_s):
-        """How long a program takes of which a clock says how long: its sleeps, its turns, its quota. `None`: it is no such program."""
+        """Return the length of a program whose length a clock sets: its sleeps, its turns, its quota. `None` for other programs."""
         if name == "quota":
             return cpu_s / QUOTA
         nominal = {"sleeps": lambda: 4 * round(seconds / 4, 3), "paced": lambda: 0.02 * max(2, round(seconds / 0.02))}
@@ -167,7 +167,7 @@ class Programs:
 
 
 def beside(kind, seconds, folder):
-    """What a neighbour does, by name."""
+    """Return the neighbor with this name."""
     return {
         "a loop": lambda: in_turns(1e9, 0),
         "half of the time": lambda: in_turns(0.01, 0.01),
@@ -178,7 +178,7 @@ def beside(kind, seconds, folder):
 
 
 def burst(seconds, begins):
-    """A quarter of the run's length, once, at some place in it."""
+    """Busy once for a quarter of the run's length, at some time in it."""
 
     def run():
         with open(begins, "rb") as pipe:
@@ -189,18 +189,18 @@ def burst(seconds, begins):
     return run
 
 
-# Who runs on one CPU, with verify on it as well; and who on the whole machine, pinned (to the first CPU) or not.
+# Programs on one CPU, together with verify; and programs on the whole machine, pinned (to the first CPU) or not.
 ON_ONE = ["computes", "python", "two threads", "barrier", "shell", "compressor", "sleeps", "paced", "quota"]
 ON_TWO = ["computes", "python", "two threads", "barrier", "spinning barrier", "shell", "compressor", "two jobs"]
 PINNED = ["computes", "python", "shell", "compressor", "sleeps", "paced", "client", "quota"]
 SLEEPERS = ("sleeps", "paced", "client", "quota")
-# After a run that was left alone, so many neighbours in turn: half of the runs are to be slowed down, and not every neighbour does.
+# After a solo run, this many neighbors in turn: half of the runs should be slowed down, and not every neighbor does that.
 EACH = 2
 NEIGHBOURS = ["a loop", "half of the time", "a fifth of the time", "a burst", "a compiler"]
 
 
 class Piece:
-    """Runs on some CPUs: those of which others are no business of the run's."""
+    """Runs on some CPUs. Activity on other CPUs does not concern them."""
 
     def __init__(self, folder, cpus, watcher_on=None, servers=()):
         self.folder, self.cpus, self.watcher_on, self.servers = folder, cpus, watcher_on, servers
@@ -210,7 +210,7 @@ class Piece:
         os.mkfifo(os.environ["WITNESS_TELLS"])
 
     def run(self, name, placed, seconds, command, neighbours=()):
-        """What verify says, and what the witness does."""
+        """Return verify's verdict, and the witness's measurement."""
         seen = f"{self.folder}/w.json"
         os.environ["WITNESS_PIDS"] = ",".join(str(n.child) for n in [*neighbours, *self.servers])
         said = verified(self.folder, [], [self.witness, seen, *command], self.watcher_on)
@@ -220,7 +220,7 @@ class Piece:
         usage = lambda cpus: sum(saw["usage_ns"][cpu] for cpu in cpus)
         reach = self.cpus[:1] if placed == "pinned" else self.cpus
         kernel_ns = saw["kernel_ns"] if len(self.cpus) == len(saw["usage_ns"]) else sum(saw["bound_ns"][cpu] for cpu in self.cpus)
-        # All of these are at least what others than corun, the kernel and the neighbours had of the run's CPUs.
+        # Each of these is at least the time of others than corun, the kernel and the neighbors on the run's CPUs.
         others = [usage(self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - kernel_ns - saw["neighbours_ns"]]
         if placed == "pinned":
             others.append(usage(reach) - saw["cpu_ns"])
@@ -231,9 +231,9 @@ class Piece:
         of_run = lambda ns: round(ns / saw["life_ns"], 4)
         return {
             "wall_ms": round(saw["wall_ns"] / 1e6, 1), "cpu_ms": round(saw["cpu_ns"] / 1e6, 1), "life_ms": round(saw["life_ns"] / 1e6, 1),
-            # What came before the witness began is of verify's run as well.
+            # Verify's run also includes the time before the witness began.
             "others": of_run(min(others) + saw["delay_ns"]),
-            # At least what others than corun and the kernel had.
+            # At least the time of others than corun and the kernel.
             "had": of_run(usage(reach) - saw["cpu_ns"] - saw["corun_ns"] - saw["kernel_ns"]),
             "neighbours": of_run(saw["neighbours_ns"]), "kernel": of_run(saw["kernel_ns"]), "corun": of_run(saw["corun_ns"]),
             "longer": nominal and of_run(saw["wall_ns"] - nominal * 1e9),
@@ -246,10 +246,10 @@ class Piece:
         }
 
     def lost(self, name, alone, next_to):
-        """The share of a run that was lost at least, and how much longer it took."""
+        """Return the least share of a run that was lost, and how much longer it took."""
         longer_ms = next_to["wall_ms"] - alone["wall_ms"]
         lost_ms = [longer_ms]
-        # Who spins computes more when he waits, and who sleeps hardly computes.
+        # A spinning program computes more while it waits, and a sleeping one hardly computes.
         if name not in (*SLEEPERS, "spinning barrier"):
             lost_ms.append(next_to["wall_ms"] - alone["wall_ms"] * next_to["cpu_ms"] / alone["cpu_ms"])
         if name in self.programs.of_one_thread:
@@ -258,11 +258,11 @@ class Piece:
         return round(lost, 4), longer_ms / next_to["life_ms"]
 
     def is_spared(self, run):
-        """Whether others cannot have cost the run more than verify allows."""
+        """Return whether others cannot have cost the run more than verify allows."""
         return run["others"] <= ALLOWED or run["longer"] is not None and run["longer"] <= ALLOWED
 
     def group(self, name, placed, seconds, command, neighbours, cannot_cost):
-        """The run alone, and next to each of these neighbours in turn, which are started when needed."""
+        """Run alone, and next to each of these neighbors in turn, which are started when needed."""
         what = {"program": name, "on": placed, "length_s": round(seconds, 3)}
         alone = self.run(name, placed, seconds, command)
         is_idle = self.is_spared(alone)
@@ -276,7 +276,7 @@ class Piece:
                 for neighbour in started:
                     neighbour.__exit__()
             lost, longer = self.lost(name, alone, next_to)
-            # Where the clock alone tells, it has to tell more, since no two runs take the same time.
+            # If only the clock shows the loss, it must be larger, since no two runs take the same time.
             slack = 0.0 if name in self.programs.of_one_thread else REPEATS
             if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
                 truth = "harmless" if self.is_spared(next_to) else "neither"
@@ -285,7 +285,7 @@ class Piece:
             yield {**what, "beside": kind, "truth": truth, "lost": lost, **next_to}
 
     def on_one(self, cpu):
-        """Program, neighbour and verify on one CPU. What is on another CPU is the business of another piece."""
+        """Program, neighbor and verify on one CPU. Other pieces run on other CPUs."""
         name, seconds = random.choice(ON_ONE), length()
         if name == "quota":
             seconds = max(seconds, 0.5)
@@ -295,14 +295,14 @@ class Piece:
         yield from self.group(name, "one CPU", seconds, command, neighbours, False)
 
     def on_all(self, cpu, other):
-        """A program that may go anywhere, or is pinned next to a neighbour on its CPU or on the other one."""
+        """A program that may run anywhere, or is pinned next to a neighbor on its CPU or on the other one."""
         seconds = length()
         loop = lambda on, kind: lambda: Neighbour(on, beside(kind, seconds, self.folder))
         if random.random() < 0.5:
             name, neighbours = random.choice(ON_TWO), {}
             command = self.programs.make(name, seconds, 2)
             for kind in random.sample(NEIGHBOURS, EACH):
-                # A program of one thread evades one neighbour, so it has two.
+                # A program with one thread evades one neighbor, so it has two.
                 on_both = name in self.programs.of_one_thread or random.random() < 0.5
                 neighbours[f"{kind} on {'both CPUs' if on_both else 'one CPU'}"] = \
                     [loop(on, kind) for on in ([cpu, other] if on_both else [cpu])]
@@ -318,7 +318,7 @@ class Piece:
 
 
 def on_one_cpu(until, folder, cpu):
-    """Groups of runs on one CPU; such pieces can be made on several CPUs at a time."""
+    """Groups of runs on one CPU. Such pieces can be made on several CPUs at a time."""
     piece = Piece(folder, [cpu], cpu)
     try:
         while time.monotonic() < until:
@@ -328,7 +328,7 @@ def on_one_cpu(until, folder, cpu):
 
 
 def on_all_cpus(until, folder, cpu, other):
-    """Groups of runs that have the machine to themselves."""
+    """Groups of runs that use the whole machine."""
     with Neighbour(other, server(f"{folder}/server")) as answers:
         piece = Piece(folder, [cpu, other], servers=[answers])
         try:

@@ -1,10 +1,10 @@
-"""Guests: built, booted, stopped, pinned, and what they say of their work."""
+"""Guests: builds, boots, stops and pins them, and reads their counts of work."""
 import bisect, ctypes, json, os, shutil, signal, socket, subprocess, threading, time
 
 CORUN = os.path.abspath(os.environ.get("CORUN") or "target/release/corun")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# Those of guest/run, where each is explained. Stopped guests would complain of lost time.
+# The parameters of guest/run, explained there. Stopped guests would complain about lost time.
 with open(f"{ROOT}/guest/kernel-parameters") as file:
     KERNEL = f"{file.read().strip()} loglevel=3 nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
 BOOT_S = 90
@@ -12,13 +12,13 @@ DIES_WITH_ITS_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def alone_in_death():
-    """In a child: it does not outlive the study, and is a job of its own."""
+    """Call this in a child: it does not outlive the study, and becomes its own job."""
     ctypes.CDLL(None).prctl(DIES_WITH_ITS_PARENT, signal.SIGKILL)
     os.setsid()
 
 
 class Kit:
-    """The kernel, and an archive with the guests' only program."""
+    """Return the kernel, and an archive with the guests' only program."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -38,7 +38,7 @@ class Kit:
 
 
 class Guest:
-    """A virtual machine that works for ever, from `with` to its end."""
+    """A virtual machine that works until the context ends."""
 
     def __init__(self, kit, name, program, cpus=1):
         self.name, self.program, self.cpus = name, program, cpus
@@ -67,7 +67,7 @@ class Guest:
         self.process.wait()
 
     def booted(self):
-        """Waits until it works."""
+        """Wait until it works."""
         end = time.monotonic() + BOOT_S
         while len(self.said) < 4:
             if time.monotonic() > end or self.process.poll() is not None:
@@ -90,16 +90,16 @@ class Guest:
                 return
 
     def go(self, goes):
-        """Lets its virtual CPUs run, or stops them: its clock stands still then."""
+        """Let its virtual CPUs run, or stop them together with its clock."""
         self._ask("cont" if goes else "stop")
 
     def pin(self, cpus):
-        """All its threads may use these CPUs of the machine."""
+        """Pin all its threads to these CPUs of the machine."""
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
             os.sched_setaffinity(int(task), cpus)
 
     def work(self, begin, end):
-        """What it did a second between two times: straight between the lines that it wrote around each."""
+        """Return its work per second between two times, interpolated between the lines around each."""
 
         def at(when):
             i = min(max(bisect.bisect(self.at, when), 1), len(self.at) - 1)
@@ -108,7 +108,7 @@ class Guest:
         return (at(end) - at(begin)) / (end - begin)
 
     def long_waits(self, begin, end):
-        """Waits for its lock of a millisecond and more a second, and the longest, between two times."""
+        """Return the waits for its lock of a millisecond or more per second, and the longest, between two times."""
         said = [s for t, s in zip(self.at, self.said) if begin <= t <= end]
         if len(said) < 2:
             return 0.0, 0
@@ -116,7 +116,7 @@ class Guest:
 
 
 def profiled(guest, report):
-    """What `corun profile --vm` counted of its virtual CPUs, a second, and the parts of their time."""
+    """Return the counts of `corun profile --vm` for its virtual CPUs, per second, and the parts of their time."""
     with open(report) as file:
         seen = json.load(file)
     seconds, of = seen["window_ns"] / 1e9, seen["subject"]
@@ -134,18 +134,18 @@ def profiled(guest, report):
 
 
 def situation(kit, guests, running, seconds, beside=None):
-    """Lets `running` run and the others stand still, and profiles all of those that run. `beside` is a command for the same time."""
+    """Let `running` run, stop the others, and profile those that run. `beside` is a command for the same time."""
     for guest in guests:
         guest.go(guest in running)
     time.sleep(0.5)
     command = beside and subprocess.Popen(beside, stdout=subprocess.DEVNULL, preexec_fn=alone_in_death)
     if command:
-        # It looks around before it decides anything.
+        # The controller observes before it decides anything.
         time.sleep(2)
     reports = {g: f"{kit.folder}/{g.name}.json" for g in running}
     profiles = [subprocess.Popen([CORUN, "profile", "--vm", g.name, "--for", f"{seconds + 1}s", "--json", report, "-q"],
                                  stdout=subprocess.DEVNULL, preexec_fn=alone_in_death) for g, report in reports.items()]
-    # They have all begun then.
+    # By now all have begun.
     time.sleep(1)
     begin = time.monotonic()
     time.sleep(seconds)

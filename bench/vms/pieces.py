@@ -1,9 +1,9 @@
-"""What is run: a piece is a generator of rows."""
+"""The runs: a piece is a generator of rows."""
 import contextlib, itertools, os
 from .guests import CORUN, Guest, situation
 
-# Integers in registers, memory, threads that wake each other up, and one that sleeps half of its time: two that only compute, and two that
-# synchronise.
+# Integers in registers, memory, threads that wake each other up, and one that sleeps half of its time: two only compute, and two
+# synchronize.
 PROGRAMS = ["hash", "walk", "pass", "nap"]
 CPUS = sorted(os.sched_getaffinity(0))[:2]
 SECONDS = 4
@@ -11,14 +11,14 @@ SECONDS = 4
 
 @contextlib.contextmanager
 def booted(kit, wanted):
-    """Guests of these names, programs and virtual CPUs, when all of them work."""
+    """Boot guests with these names, programs and virtual CPUs. Returns when all of them work."""
     with contextlib.ExitStack() as stack:
         guests = [stack.enter_context(Guest(kit, *of)) for of in wanted]
         yield [guest.booted() for guest in guests]
 
 
 def moves(kit, seconds=25):
-    """Nobody is pinned. As many VMs as CPUs, and up to twice as many."""
+    """Run as many VMs as CPUs, and up to twice as many, without pinning."""
     with booted(kit, [(f"vm{n}-{program}", program) for n, program in enumerate(["hash", "walk", "hash", "walk"])]) as guests:
         for count in (2, 3, 4):
             for row in situation(kit, guests, guests[:count], seconds):
@@ -26,7 +26,7 @@ def moves(kit, seconds=25):
 
 
 def pairs(kit):
-    """Each VM alone; each pair with a CPU for each; and all four, two on each CPU, in the three ways there are, and not pinned."""
+    """Run each VM alone, each pair with a CPU for each, and all four with two on each CPU: in the three possible ways, and not pinned."""
     with booted(kit, [(f"vm-{program}", program) for program in PROGRAMS]) as guests:
         for guest in guests:
             guest.pin([CPUS[0]])
@@ -53,7 +53,7 @@ def pairs(kit):
 
 
 def lock(kit, seconds=8):
-    """A guest with two virtual CPUs and a lock, next to one that computes on two: alone, under the kernel, and under policies."""
+    """Run a guest with two virtual CPUs and a lock, next to one that computes on two: alone, under the kernel, and under policies."""
     with booted(kit, [("vm-lock", "lock", 2), ("vm-other", "hash", 2)]) as guests:
         locks, other = guests
         tenants = [flag for guest in guests for flag in ("--tenant", str(guest.process.pid))]

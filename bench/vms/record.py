@@ -1,7 +1,7 @@
-"""What the rows come to: facts by name, tables, and a record that the tree can keep.
+"""The results of the rows: facts by name, tables, and a record for the repository.
 
-Degradation is the paper's: how much longer the same work takes than alone, here from the rates of work, `alone / next to others - 1`. What
-was run several times counts by its median.
+Degradation is that of the paper: how much longer the same work takes than alone, here from the rates of work, `alone / next to others - 1`.
+Repeated runs count with their median.
 """
 import collections, statistics
 import records
@@ -10,14 +10,14 @@ from .guests import CORUN
 from .pieces import PROGRAMS
 
 SCHEMA = "corun.vms-bench/1"
-# What `corun profile --vm` tells without hardware counters: its name in a table, and whether it is a share of the virtual CPUs' time.
+# The figures of `corun profile --vm` without hardware counters: the name in a table, and whether it is a share of the virtual CPUs' time.
 COUNTS = {"on_cpu": "time on a CPU", "stolen": "time stolen", "blocked": "time blocked", "preemptions": "preemptions",
           "wakeups": "wake-ups", "migrations": "moves between CPUs"}
 SHARES = ("on_cpu", "stolen", "blocked")
 
 
 def medians(rows, key):
-    """By that key, the median of each number of its rows; `None` where one of them is not known."""
+    """Return by key the median of each number of its rows. `None` if one of them is unknown."""
     groups = collections.defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
@@ -30,7 +30,7 @@ def medians(rows, key):
 
 
 def apart(rows, key):
-    """How far repetitions are apart, by that key: the largest rate of work by the least, less 1."""
+    """Return by key how far repetitions are apart: the largest rate of work over the least, minus 1."""
     groups = collections.defaultdict(list)
     for row in rows:
         groups[key(row)].append(row["work"])
@@ -38,7 +38,7 @@ def apart(rows, key):
 
 
 def correlation(points):
-    """Pearson's, of pairs; `None` where either does not vary, or is not known."""
+    """Return Pearson's correlation of pairs. `None` if either does not vary, or is unknown."""
     xs, ys = zip(*points)
     if None in xs or None in ys or len(points) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
         return None
@@ -68,7 +68,7 @@ def of_pairs(rows):
     def company(row):
         return row["program"], row["situation"], tuple(row["beside"])
     by = medians(rows["pairs"], company)
-    # A piece that was cut short tells nothing by itself.
+    # A piece that was cut short shows nothing by itself.
     wanted = {(own, situation, (other,)) for own in PROGRAMS for other in PROGRAMS if own != other for situation in ("two on a CPU", "a CPU each")}
     if not by.keys() >= wanted | {(own, "alone", ()) for own in PROGRAMS}:
         return found
@@ -92,7 +92,7 @@ def of_pairs(rows):
             for own in PROGRAMS])
         found |= {f"pairs.{name}.least": percent(min(entries.values()), 0), f"pairs.{name}.most": percent(max(entries.values()), 0),
                   f"pairs.{name}.mean": percent(statistics.mean(entries.values()), 0)}
-    # Figure 4: against the best of the three pairings, by time, so against the least degradation.
+    # Figure 4: relative to the best of the three pairings in time, which has the least degradation.
     pairings = {own: {other: 1 + lost[own, "two on a CPU", (other,)] for other in PROGRAMS if other != own} for own in PROGRAMS}
     against_best = {(own, other): time_ / min(of.values()) - 1 for own, of in pairings.items() for other, time_ in of.items()}
     worst = max(against_best, key=against_best.get)
@@ -137,12 +137,12 @@ def of_lock(rows):
 
 
 def compact(value):
-    """Numbers to five digits."""
+    """Round numbers to five digits."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def write(rows, folder):
-    """A folder for `scripts/keep-record`."""
+    """Write a folder for `scripts/keep-record`."""
     found = records.facts(rows, (of_moves, of_pairs, of_lock))
     kept = {kind: [{name: compact(value) for name, value in row.items()} for row in of] for kind, of in rows.items()}
     records.write(
