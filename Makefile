@@ -1,5 +1,5 @@
-# corun's habits: every target first installs what it needs (apt for packages, cargo for crates) and skips what is there.
-# All it takes for granted is git and Rust from rustup.
+# Every target first installs what it needs (packages with apt, crates with cargo) and skips what is installed. It requires only git and
+# Rust from rustup.
 
 SHELL   := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,7 +11,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 corun  := $(target)/release/corun
 PREFIX ?= /usr/local
 
-# To compile and link: the BPF programs take clang, libbpf takes the rest.
+# For compiling and linking: the BPF programs need clang, and libbpf needs the others.
 build_packages := gcc libc6-dev make pkg-config clang libelf-dev zlib1g-dev
 demo_packages  := $(build_packages) x264 pigz redis-server redis-tools
 test_packages  := $(build_packages) shellcheck

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What watching costs: `perf bench sched pipe` on one CPU, bare and under each tool, interleaved.
+# The cost of watching: `perf bench sched pipe` on one CPU, bare and under each tool, interleaved.
 #
-# Every round runs the bare benchmark twice and each tool once, in turn, so that a machine whose speed drifts
-# drifts under all of them; quoted are medians of the ratios within a round. The second bare run shows the noise, `floor`
-# (where it is built) what two programs cost that do nothing: less than that no tool at these tracepoints can cost.
+# Every round runs the bare benchmark twice and each tool once, in turn, so that drift of the machine affects all. Results are medians
+# of the ratios within a round. The second bare run shows the noise. `floor` (if it is built) shows the cost of two programs that do
+# nothing: the least possible cost of any tool at these tracepoints.
 # Usage: bench/run.sh [ROUNDS [OPERATIONS]]      (7 rounds of 400,000 operations, two switches each)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ pipe_seconds() {
     taskset -c "$cpu" perf bench sched pipe -l "$operations" 2>/dev/null | awk '/Total time/ { print $3 }'
 }
 
-# under COMMAND...: the benchmark's seconds while COMMAND watches the machine.
+# under COMMAND...: print the benchmark's seconds while COMMAND watches the machine.
 under() {
     "$@" >"$work/tool.out" 2>&1 &
     local tool=$!
@@ -69,7 +69,7 @@ done
 awk -v n="$n" '{ printf "%.4f\n", $n / $1 }' "$work/rounds" | sort -n >"$work/ratios"
 printf '%-12s %8.3f %8.3f %8.3f\n' "bare again" "$(median <"$work/ratios")" "$(head -n 1 "$work/ratios")" "$(tail -n 1 "$work/ratios")"
 
-# What one switch costs by the kernel's own count of its BPF programs, under the same load.
+# The cost of one switch in the kernel's own count of its BPF programs, under the same load.
 "$corun" profile --all --quiet --for 400ms --json "$work/warm.json" >/dev/null 2>&1 || true
 (taskset -c "$cpu" perf bench sched pipe -l "$operations" >/dev/null 2>&1 &)
 sleep 0.1

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Real parallel programs, alone and next to an interferer: where their time went, and who took it.
+# Real parallel programs, solo and next to an interferer: where their time went, and who took it.
 #
-# Each program runs once alone and once under `corun profile` while an endless loop is pinned to each CPU. The loops have
-# a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions first.
-# (Without the pinning it may put all loops on one CPU and the program on the others, or not, as it happens.)
+# Each program runs once solo and once under `corun profile` while an endless loop is pinned to each CPU. The loops have their own
+# session, like a neighbor: with autogroup, the kernel shares CPUs between sessions first. (Without pinning it may put all loops on one
+# CPU and the program on the others.)
 #
-# Then one of them once more, for longer: how much slower than alone, said while it runs (`predict`), and in turns with the
-# loops instead of next to them (`control`, as root).
+# Then one of the programs runs again, for longer. `predict` says while it runs how much slower it is than alone. `control` lets it take
+# turns with the loops (as root).
 #
-# All inputs are made here. What is kept lies in out/demo: per program the report as text, JSON, HTML and, with eBPF, a
-# timeline for Perfetto.
+# All inputs are made here. The results are in out/demo: for each program the report as text, JSON, HTML and, with eBPF, a timeline for
+# Perfetto.
 #
 # Usage: demo/run.sh [PROGRAM...]     of: cg barrier x264 pigz gcc redis predict control (all of them)
 set -euo pipefail
@@ -28,7 +28,7 @@ others=()
 
 # ---------------------------------------------------------------------------------------------- the interferer --
 
-# Called `neighbour`, so that nobody takes it for the profiler.
+# The name is `neighbour`, so that nobody mistakes it for the profiler.
 start_loops() {
     ln -sf "$(realpath "$corun")" "$work/neighbour"
     setsid "$work/neighbour" load persistent --threads "$cpus" --cpus "$allowed" --quiet >/dev/null &
@@ -56,7 +56,7 @@ trap 'exit 143' TERM
 
 # ------------------------------------------------------------------------------------------------- measuring --
 
-# How corun can see here, and the reports that this allows.
+# The way in which corun can see here, and the reports that it allows.
 how_to_see() {
     local why
     if why=$("$corun" profile --all --for 1ms --source ebpf --quiet --json "$work/probe.json" 2>&1 >/dev/null); then
@@ -70,7 +70,7 @@ how_to_see() {
     fi
 }
 
-# profile NAME TARGET...: `corun profile TARGET` with all reports into out/demo/NAME.*
+# profile NAME TARGET...: run `corun profile TARGET`, with all reports in out/demo/NAME.*
 profile() {
     local name=$1
     shift
@@ -93,20 +93,20 @@ now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
 seconds() { awk -v ns="$1" 'BEGIN { printf "%.1f s", ns / 1e9 }'; }
 
-# first_ns NAME FIELD: the first number of that name in NAME's JSON: the window's, or the subject's.
+# first_ns NAME FIELD: print the first number with that name in NAME's JSON, of the window or of the subject.
 first_ns() { sed -n "s/^ *\"$2\": \([0-9]*\),\{0,1\}$/\1/p" "$out/$1.json" | head -n 1; }
 
 heading() { printf '\n%s: %s\n' "$1" "$2"; }
 
-# tell NAME ALONE BESIDE RATIO [CPU]: the answer of NAME's report, and a line for the summary.
+# tell NAME ALONE BESIDE RATIO [CPU]: print the answer of NAME's report, and a line for the summary.
 tell() {
     echo "  alone $2, next to the loops $3: slowed down $4 times."
-    # The answer stands between the report's first line and its first empty line.
+    # The answer is between the report's first line and its first empty line.
     awk 'answer && /^$/ { exit } answer { print "  " $0 } /^corun profile: / { answer = 1 }' "$out/$1.txt"
     printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5:-}" >>"$work/summary"
 }
 
-# program NAME ABOUT COMMAND...: alone, then next to the loops.
+# program NAME ABOUT COMMAND...: run it solo, then next to the loops.
 program() {
     local name=$1 about=$2 alone cpu_alone beside ratio TIMEFORMAT='%R %U %S'
     shift 2
@@ -177,7 +177,7 @@ run_redis() {
     others+=("$!")
     sleep 0.5
 
-    # Requests a second since the given start and count; alone is measured before and after, as the rate drifts.
+    # Requests per second for this start and this count. The solo rate is measured before and after, since it drifts.
     local before start rate_before
     served() { redis-cli -s "$socket" info stats | tr -d '\r' | sed -n 's/^total_commands_processed://p'; }
     per_second() { echo $((($(served) - before) * 1000 / ($(now_ms) - start))); }
@@ -223,7 +223,7 @@ run_predict() {
     heading predict "the solver for longer, and how much slower than alone it is, said while it runs"
     longer
     local before took how=()
-    # Of all that runs here only the loops are parked, for a moment now and then.
+    # Only the loops are parked, for short times.
     start_loops
     [ "$(id -u)" -ne 0 ] || how=(--dedicated --park "$loops")
     before=$(now_ms)

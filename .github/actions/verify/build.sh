@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build.sh PREFIX: build the corun that this action belongs to into PREFIX/bin, unless it is there.
+# build.sh PREFIX: build the corun of this action in PREFIX/bin, unless it is there.
 set -euo pipefail
 
 prefix=$1

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Run a command under `corun verify`, as variables say, and tell the step what came of it. The exit status is corun's.
+# Run a command under `corun verify` with options from variables, and report the result to the step. The exit status is corun's.
 set -euo pipefail
 
 corun=${CORUN:-$HOME/.local/share/corun-action/bin/corun}
 json=${CORUN_JSON:-corun-verify.json}
 
-# With these two capabilities corun sees who took what. The command gets neither. Without them corun says what it cannot tell.
+# With these two capabilities corun sees who took CPU time. The command does not get them. Without them corun reports what it cannot
+# tell.
 if [ "$(id -u)" != 0 ]; then
     sudo -n setcap cap_bpf,cap_perfmon+ep "$(command -v "$corun")" 2>/dev/null ||
         echo "corun runs without CAP_BPF: it cannot name who disturbs the command" >&2
@@ -19,7 +20,7 @@ if [ -n "${CORUN_NOISE:-}" ]; then
         echo "$noise"
         echo '```'
     } | tee -a "$GITHUB_STEP_SUMMARY"
-    # One thread comes first: what a benchmark of one thread would lose.
+    # One thread comes first: the loss of a single-threaded benchmark.
     sed -n 's/^      "taken": \(.*\),$/noise=\1/p' corun-noise.json | sed -n 1p >>"$GITHUB_OUTPUT"
 fi
 
@@ -33,7 +34,7 @@ rm -f "$json"
 status=0
 "$corun" verify "${flags[@]}" -- bash -eo pipefail -c "$CORUN_COMMAND" || status=$?
 
-# The report is indented, so its own fields are the lines with two blanks in front.
+# The report is indented, so its own fields are on lines with two leading blanks.
 if [ -s "$json" ]; then
     {
         sed -n 's/^  "verdict": "\(.*\)",$/verdict=\1/p' "$json"
