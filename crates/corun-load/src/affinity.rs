@@ -1,4 +1,4 @@
-//! Which CPUs a thread may use, and pinning it to one.
+//! Reads the CPUs that a thread may use, and pins it to one.
 
 use crate::LoadError;
 use std::io;
@@ -32,7 +32,7 @@ pub fn pin_this_thread(cpu: u32) -> io::Result<()> {
 /// Checks that this process may use all of `cpus`.
 ///
 /// # Errors
-/// [`LoadError::Cpu`] with the first that it may not, and those that it may.
+/// [`LoadError::Cpu`] with the first CPU that it may not use, and those that it may.
 pub fn check(cpus: &[u32]) -> Result<(), LoadError> {
     let allowed = allowed_cpus().map_err(LoadError::Affinity)?;
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
+    fn a_cpu_that_does_not_exist_is_refused_with_those_that_do() {
         assert!(check(&allowed_cpus().unwrap()).is_ok());
         let refusal = check(&[8191]).unwrap_err().to_string();
         assert!(refusal.starts_with("CPU 8191 is not one this process may use"), "{refusal}");

@@ -1,7 +1,7 @@
 //! A barrier: a round is over when every party has arrived.
 //!
-//! Stopping: the last to arrive decides for everyone whether there is another round. So all threads leave after
-//! the same round and none is left waiting for one that has gone.
+//! Stopping: the last to arrive decides for all whether there is another round. So all threads leave after the same round, and none
+//! waits for one that has gone.
 
 use crate::eventcount::EventCount;
 use crate::waiting::Waiter;
@@ -29,8 +29,8 @@ impl Barrier {
         }
     }
 
-    /// Waits for all parties. Only the last to arrive asks `over` whether this was the last round; returns
-    /// true, to every party alike, if it was not.
+    /// Waits for all parties. Only the last to arrive calls `over`, which says whether this was the last round. Returns the same to
+    /// every party: true if there is another round.
     pub fn wait(&self, waiter: &Waiter, over: impl FnOnce() -> bool) -> bool {
         let round = self.round.read();
         if self.arrived.fetch_add(1, AcqRel) + 1 == self.parties {

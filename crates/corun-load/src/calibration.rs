@@ -1,12 +1,12 @@
-//! How fast this machine works: measured at start-up, so that "1 ms of work" is 1 ms of solo CPU time anywhere.
+//! The speed of this machine, measured at start-up, so that "1 ms of work" is 1 ms of solo CPU time anywhere.
 //!
-//! Method: some 15 tries of 2 ms each on the very kernel that the threads will run, memory included, timed by the
-//! thread's CPU clock; the fastest counts. Preemption does not touch the CPU clock, and what slows a try (a
-//! sibling hardware thread, a cold cache, a hypervisor's hidden steal, a low clock) can only make it slower.
+//! Method: about 15 tries of 2 ms each, with the kernel that the threads will run, including its memory. The thread's CPU clock times
+//! them, and the fastest counts. Preemption does not affect the CPU clock. Other effects (a sibling hardware thread, a cold cache, a
+//! hypervisor's hidden steal, a low clock) only make a try slower.
 //!
-//! Limits: it is done once, on the CPU the caller happens to run on, by one thread. On a machine whose cores
-//! differ, or that is busy all through the 35 ms, give the pace by hand (`--loops-per-ms`). An experiment
-//! should do that anyway: with the pace of its solo run, a co-run does exactly the same work.
+//! Limits: one thread measures once, on the CPU that it happens to run on. If cores differ, or the machine is busy for all of the 35
+//! ms, set the pace by hand (`--loops-per-ms`). An experiment should always do that: with the pace of its solo run, a co-run does
+//! exactly the same work.
 
 use crate::clock::thread_cpu_ns;
 use crate::kernel::Kernel;
@@ -16,19 +16,19 @@ use serde::Serialize;
 const TRIES: usize = 15;
 const TRY_NS: u64 = 2_000_000;
 
-/// The pace of a run and where it is from.
+/// The pace of a run, and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     /// Loops of the kernel per millisecond of solo CPU time.
     pub loops_per_ms: u64,
-    /// Where the number is from.
+    /// The source of the number.
     pub source: Source,
     /// How much slower the median try was than the fastest, as a share; `None` if the pace was given. Above a few
     /// percent the machine was not quiet, or its clock was still rising.
     pub spread: Option<f64>,
 }
 
-/// Where a pace is from.
+/// The source of a pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -39,7 +39,7 @@ pub enum Source {
 }
 
 impl Calibration {
-    /// A pace known from before; at least 1.
+    /// A pace that is already known; at least 1.
     pub fn given(loops_per_ms: u64) -> Calibration {
         Calibration { loops_per_ms: loops_per_ms.max(1), source: Source::Given, spread: None }
     }
@@ -61,7 +61,7 @@ impl Calibration {
         Calibration { loops_per_ms: pace.max(1), source: Source::Measured, spread }
     }
 
-    /// The pace alone.
+    /// The pace without its source.
     pub fn pace(self) -> Pace {
         Pace { loops_per_ms: self.loops_per_ms }
     }
@@ -84,7 +84,7 @@ mod tests {
     fn a_millisecond_of_work_takes_a_millisecond_of_cpu_time() {
         let mut kernel = Kernel::registers();
         let pace = Calibration::measure(&mut kernel).pace();
-        // The quietest of several, for others may slow this CPU down; half and double are wide enough for any.
+        // The quietest of several, since others may slow this CPU down. A factor of two is wide enough for any machine.
         let best_ns = (0..20).map(|_| time(&mut kernel, pace.loops(1_000_000))).min().unwrap();
         assert!((500_000..2_000_000).contains(&best_ns), "{best_ns} ns");
     }

@@ -1,8 +1,8 @@
 //! The two clocks of a load: wall time, and the CPU time of a thread.
 //!
-//! CPU time is what the kernel charged the thread: it stands still while the thread is preempted or asleep, and
-//! runs on while a hypervisor below has taken the CPU away without saying so. Reading it is a system call (0.1
-//! to 0.4 µs); reading the wall clock is not, where the kernel offers its time source to user space.
+//! CPU time is the time that the kernel charged to the thread. It stands still while the thread is preempted or asleep. It goes on
+//! while a hypervisor takes the CPU without reporting it. Reading it is a system call (0.1 to 0.4 µs). Reading the wall clock is not,
+//! if the kernel offers its time source to user space.
 
 use std::mem::MaybeUninit;
 

@@ -1,14 +1,12 @@
 //! A real command as a load: started without a shell, watched, ended with all its children.
 //!
-//! It runs in a process group of its own, with no input and with its output on standard error, so that standard
-//! output holds the report alone. To stop it corun sends SIGTERM to the group, and SIGKILL after two seconds; what
-//! an ended command has left running in its group is ended likewise. If corun itself is killed, the kernel sends
-//! the command SIGTERM.
+//! It runs in its own process group, with no input, and with its output on standard error, so that standard output contains only the
+//! report. To stop it corun sends SIGTERM to the group, and SIGKILL after two seconds. Processes that an ended command has left in its
+//! group are ended in the same way. If corun itself is killed, the kernel sends the command SIGTERM.
 //!
-//! For the time of the run corun adopts the command's orphans (`PR_SET_CHILD_SUBREAPER`), so that the CPU time
-//! of all its descendants is counted, however it ends; they are reaped as they end. Limits: a descendant that leaves the
-//! group (a daemon) lives on, is not counted, and once it has ended stays a zombie until corun ends; the children of a
-//! command whose corun was killed by SIGKILL live on too.
+//! During the run corun adopts the command's orphans (`PR_SET_CHILD_SUBREAPER`). So the CPU time of all its descendants is counted,
+//! however it ends. They are reaped as they end. Limits: a descendant that leaves the group (a daemon) lives on and is not counted.
+//! After its end it stays a zombie until corun ends. The children of a command also live on if corun was killed by SIGKILL.
 
 use crate::clock::{now_ns, sleep_until};
 use crate::futex;
@@ -26,7 +24,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Mutex;
 use std::thread::Builder;
 
-/// Between asking a command to end and ending it.
+/// The time between SIGTERM and SIGKILL.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// Runs `command` until it ends, `limit_ns` have passed or it is asked to stop.
@@ -59,7 +57,7 @@ pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Resul
         Ok((ended, reaper.join().expect("reaping does not panic")))
     });
     let (ended, orphans) = ran.map_err(|error| {
-        // Nobody can watch over it.
+        // It cannot be watched, so it is ended.
         signal_group(pid, libc::SIGKILL);
         end_group(pid, Remains::default());
         LoadError::Thread { started: 0, wanted: 1, error }
@@ -112,13 +110,13 @@ fn start(command: &Command) -> io::Result<i32> {
             _ => Err(io::Error::last_os_error()),
         })
     };
-    // Not waited for by the standard library, but by `end_group`, which also learns what the command used.
+    // `end_group` waits for it instead of the standard library, since it also learns the resources that the command used.
     #[allow(clippy::zombie_processes)]
     child.spawn().map(|child| child.id() as i32)
 }
 
-/// Waits for the end of `pid`, the leader of a group, and reaps who else of the group ends before. The leader is left to
-/// be reaped, so that until then no other process gets its number.
+/// Waits for the end of `pid`, the leader of a group, and reaps other members that end before. The leader is not reaped, so that no
+/// other process gets its number until then.
 fn reap_until_over(pid: i32) -> Remains {
     let mut orphans = Remains::default();
     let mut whom = libc::P_PGID;
@@ -138,7 +136,7 @@ fn reap_until_over(pid: i32) -> Remains {
     }
 }
 
-/// Waits until somebody has ended, who is left to be reaped.
+/// Waits until a process has ended, without reaping it.
 fn wait_for_end(whom: libc::idtype_t, id: i32) -> io::Result<i32> {
     // SAFETY: all-zero is a valid `siginfo_t`, the kernel writes no more than one, and of a child that has ended.
     unsafe {
@@ -150,8 +148,8 @@ fn wait_for_end(whom: libc::idtype_t, id: i32) -> io::Result<i32> {
     }
 }
 
-/// Reaps a child (of a group, by its number below zero) if one has ended: its number or what the kernel says instead, its
-/// status and what it used.
+/// Reaps a child if one has ended; a negative number means a child of that group. Returns its number or the kernel's error code, its
+/// status and its resource usage.
 fn reap(whom: i32) -> (i32, i32, libc::rusage) {
     // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
     unsafe {
@@ -165,7 +163,7 @@ fn signal_group(pid: i32, signal: i32) {
     unsafe { libc::kill(-pid, signal) };
 }
 
-/// What became of a group: the leader's status, and what all members used.
+/// The end of a group: the leader's status, and the resources of all members.
 #[derive(Default)]
 struct Remains {
     status: i32,
@@ -174,7 +172,7 @@ struct Remains {
     max_rss_bytes: u64,
 }
 
-/// Ends what is left of the group whose leader is over, and reaps all of it. `remains` are those that were reaped before.
+/// Ends the rest of a group whose leader has ended, and reaps all of it. `remains` are the members that were reaped before.
 fn end_group(pid: i32, mut remains: Remains) -> Remains {
     let mut kill_ns = Some(now_ns() + GRACE_NS);
     signal_group(pid, libc::SIGTERM);
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_tells_how_the_command_ended_and_what_its_children_used() {
+    fn the_report_has_the_end_of_the_command_and_its_childrens_usage() {
         let report = run_for("sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; exit 3", None);
         let command = report.command.unwrap();
         assert_eq!((report.ended, command.exit_code, command.signal), (Ended::Completed, Some(3), None));
@@ -296,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_work_of_children_that_the_command_did_not_wait_for_is_counted() {
-        // The shell is ended before it can wait for the loop, and must not take its account with it.
+        // The shell ends before it can wait for the loop. The loop's CPU time must still count.
         let report = run_for("sh -c 'while :; do :; done' & wait", Some(400_000_000));
         let used = report.command.unwrap();
         assert_eq!(used.signal, Some(libc::SIGTERM));
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_there_is_one_clear_sentence() {
+    fn a_missing_command_is_one_clear_sentence() {
         let stop = Stop::new();
         let command = Command { argv: vec!["no-such-program".into()], ..sh("") };
         let error = run(&command, None, &mut Watch::new(&stop, None, None, &mut |_| {})).unwrap_err();

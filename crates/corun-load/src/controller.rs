@@ -1,31 +1,29 @@
-//! From how a victim fares to how hard to press: a proportional-integral controller. Pure.
+//! From the victim's loss to the demand: a proportional-integral controller. Pure.
 //!
-//! The actuator is the *demand*: the share of every CPU that the interference asks for, 0 to 1. The controlled number
-//! is the share of its progress that the victim loses (see [`crate::goal`]). What lies between is the kernel's
-//! scheduler and the victim's way to wait: the loss rises with the demand, by about as much beside a program that
-//! computes on every CPU, several times faster where one late thread keeps its siblings waiting, slower where the
-//! victim seldom wants a CPU; and it stops rising where fair share protects the victim.
+//! The actuator is the *demand*: the share of every CPU that the interference asks for, 0 to 1. The controlled number is the share of
+//! its progress that the victim loses (see [`crate::goal`]). Between them are the kernel's scheduler and the victim's way to wait. The
+//! loss rises with the demand: by about as much with a program that computes on every CPU, several times faster if one late thread
+//! keeps its siblings waiting, slower if the victim seldom wants a CPU. It stops rising where fair share protects the victim.
 //!
-//! Method. The velocity form of a PI controller: each window changes the demand by
-//! `(KP · (e − e′) + KI · e) ÷ gain`, where `e` is what is missing of the loss asked for and `e′` was missing before,
-//! and the result is kept between 0 and 1. The demand itself is the integral, so clamping it is the anti-windup: a
-//! controller that stood at a bound for an hour leaves it with the first error of the other sign. The *gain* is loss
-//! per demand as seen so far, smoothed and bounded, so that a step is as large in effect whatever the victim.
+//! Method. The velocity form of a PI controller: each window changes the demand by `(KP · (e − e′) + KI · e) ÷ gain`. `e` is the
+//! missing part of the requested loss, and `e′` was the missing part before. The result is kept between 0 and 1. The demand itself is
+//! the integral, so clamping it is the anti-windup: a controller that stood at a bound for an hour leaves it with the first error of
+//! the other sign. The *gain* is the observed loss per demand, smoothed and bounded, so that a step has the same effect on any victim.
 //!
-//! Stability. With a loss of `g · demand` seen one window late, the loop is stable for `KI · g ÷ gain < 1`; the bounds
-//! of the gain keep that for any `g` up to sixteen times that of a program that never blocks. Settling from the start
-//! takes some ten windows. Where the loss does not depend on the demand, the demand runs into a bound, and
-//! [`Controller::pressed`] says for how many windows it has been there in vain.
+//! Stability. With a loss of `g · demand`, seen one window late, the loop is stable for `KI · g ÷ gain < 1`. The bounds of the gain
+//! keep that for any `g` up to sixteen times that of a program that never blocks. Settling from the start takes about ten windows. If
+//! the loss does not depend on the demand, the demand runs into a bound. [`Controller::pressed`] returns for how many windows it has
+//! been there in vain.
 
-/// Of the change of the error.
+/// The factor of the change of the error.
 const KP: f64 = 0.15;
-/// Of the error.
+/// The factor of the error.
 const KI: f64 = 0.25;
 /// Weight of the newest window in the gain.
 const LEARNING: f64 = 0.2;
-/// The least and the most that a gain is believed to be.
+/// The bounds of the gain.
 const GAIN: (f64, f64) = (0.25, 4.0);
-/// A demand below this tells nothing of the gain.
+/// A smaller demand shows nothing about the gain.
 const LEAST_TELLING: f64 = 0.02;
 
 /// The state of the loop.
@@ -39,9 +37,9 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that shall make the victim lose `wanted` of its progress, above 0 and below 1.
+    /// A controller that makes the victim lose `wanted` of its progress, above 0 and below 1.
     pub fn new(wanted: f64) -> Controller {
-        // Half of what a program that never blocks needs: more could be far too much for another.
+        // Half of the demand for a program that never blocks. More could be far too much for another program.
         Controller { wanted, demand: wanted / 2.0, missing: None, gain: 1.0, pressed: 0 }
     }
 
@@ -50,8 +48,8 @@ impl Controller {
         self.demand
     }
 
-    /// Takes the loss of the window that has passed at [`Controller::demand`], and sets the next one. Without a loss
-    /// (the window did not tell) the demand stays.
+    /// Takes in the loss of the window that has passed at [`Controller::demand`], and sets the next demand. Without a loss (an unknown
+    /// window) the demand stays.
     pub fn saw(&mut self, lost: Option<f64>) {
         let Some(lost) = lost else { return };
         if self.demand >= LEAST_TELLING {
@@ -70,7 +68,7 @@ impl Controller {
         self.missing = Some(missing);
     }
 
-    /// For how many windows it has wanted to press harder than it can; below 0: to press less than not at all.
+    /// For how many windows it has wanted a demand above 1; below 0: a demand below 0.
     pub fn pressed(&self) -> i32 {
         self.pressed
     }
@@ -82,8 +80,8 @@ mod tests {
     use corun_model::workload::draw::bits;
     use std::collections::VecDeque;
 
-    /// Runs the loop against a plant that tells the loss at a demand, `delay` windows late and with `noise` to either
-    /// side; the losses and demands of every window.
+    /// Runs the loop with a plant that returns the loss at a demand, `delay` windows late and with `noise` to either side. Returns the
+    /// losses and demands of all windows.
     fn run(
         wanted: f64,
         windows: u64,
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fair_share_forbids_is_pressed_for_in_vain_and_said() {
+    fn a_goal_beyond_fair_share_is_tried_in_vain_and_reported() {
         let mut controller = Controller::new(0.6);
         for _ in 0..40 {
             controller.saw(Some(fair(0, controller.demand())));
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_victim_that_others_disturb_more_than_asked_is_left_alone_and_that_is_said() {
+    fn a_victim_that_others_disturb_enough_is_left_alone_and_that_is_reported() {
         let mut controller = Controller::new(0.2);
         for _ in 0..40 {
             controller.saw(Some(0.35 + controller.demand() * 0.5));
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_take_already_counts() {
+    fn time_that_others_take_counts() {
         let course = run(0.3, 60, 0, 0.0, |_, demand| 0.15 + demand * 0.85);
         assert!(course[20..].iter().all(|(lost, _)| (lost - 0.3).abs() < 0.02), "{course:?}");
     }
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_tells_nothing_changes_nothing() {
+    fn an_unknown_window_changes_nothing() {
         let mut controller = Controller::new(0.25);
         controller.saw(Some(0.1));
         let before = controller.demand();

@@ -1,5 +1,5 @@
-//! The threads of a load, from start to end: each is named, pinned and prepared (its memory is touched), then all
-//! are let go together; the calling thread watches over them until the last has ended.
+//! The threads of a load, from start to end. Each is named, pinned and prepared (its memory is touched). Then all start together. The
+//! calling thread watches them until the last has ended.
 
 use crate::clock::{now_ns, thread_cpu_ns, CpuClock};
 use crate::gate::Gate;
@@ -17,14 +17,14 @@ use std::thread;
 /// Enough for any load, and little enough for ten thousand of them.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The threads of a plan and what they count.
+/// The threads of a plan, with their counters.
 #[derive(Debug)]
 pub struct Crew {
-    /// What they are.
+    /// The plan.
     pub plan: Plan,
-    /// What each counts, in order.
+    /// The counters of each thread, in order.
     pub tallies: Vec<Tally>,
-    /// Set when all shall stop.
+    /// Set when all should stop.
     pub cut: AtomicBool,
     /// Threads that have not ended.
     pub running: AtomicUsize,
@@ -37,21 +37,21 @@ impl Crew {
         Crew { plan, tallies, cut: AtomicBool::new(false), running: AtomicUsize::new(0) }
     }
 
-    /// True once all shall stop.
+    /// Whether all should stop.
     pub fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
     }
 
-    /// Thread number `thread` with `kernel` in hand.
+    /// Makes thread number `thread` with `kernel`.
     pub fn load_thread<'a>(&'a self, thread: usize, kernel: Kernel<'a>, pace: Pace) -> LoadThread<'a> {
         LoadThread { kernel, pace, cut: &self.cut, loops: &self.tallies[thread].loops }
     }
 
-    /// Runs the program. `prepare` is called in each thread with its number and returns what the thread shall do;
-    /// the time that it takes is not part of the run.
+    /// Runs the program. Calls `prepare` in each thread with its number. It returns the thread's work, and its time is not part of the
+    /// run.
     ///
     /// # Errors
-    /// [`LoadError::Thread`] or [`LoadError::Affinity`]; no thread has then begun its work, and all have ended.
+    /// [`LoadError::Thread`] or [`LoadError::Affinity`]. Then no thread has begun its work, and all have ended.
     pub fn run<Job: FnOnce()>(
         &self,
         watch: &mut Watch,
@@ -60,7 +60,7 @@ impl Crew {
         let gate = Gate::new(self.plan.threads.len());
         self.running.store(self.plan.threads.len(), SeqCst);
         thread::scope(|scope| {
-            // Should anything go wrong here, nobody works for ever.
+            // If anything fails here, no thread works forever.
             let _cut = CutAtTheEnd(&self.cut);
             for (number, planned) in self.plan.threads.iter().enumerate() {
                 let (gate, prepare, stop) = (&gate, &prepare, watch.stop);
@@ -89,7 +89,7 @@ impl Crew {
         })
     }
 
-    /// Is watched over until the last of its threads has ended.
+    /// Watches the threads until the last has ended.
     fn watched_by(&self, watch: &mut Watch) -> Ended {
         let limit_ns = watch.limit_of(self.plan.length);
         let begin_ns = now_ns();

@@ -1,4 +1,4 @@
-//! What can keep a load from running, each in one sentence with the remedy.
+//! The errors of a load, each in one sentence with the remedy.
 
 use corun_model::duration::human_bytes;
 use std::io;
@@ -10,9 +10,9 @@ pub enum LoadError {
     /// The program asks for something that no program can have.
     #[error("{what}")]
     Program {
-        /// The setting at fault, as it is called in a workload file.
+        /// The wrong setting, with its name in a workload file.
         key: &'static str,
-        /// What is wrong and what to do.
+        /// The error and the remedy.
         what: String,
     },
     /// A CPU that this process may not use.
@@ -20,7 +20,7 @@ pub enum LoadError {
     Cpu {
         /// The CPU asked for.
         cpu: u32,
-        /// Those allowed, as `0-3,6`.
+        /// The allowed CPUs, as `0-3,6`.
         allowed: String,
     },
     /// More memory than the machine has left.
@@ -30,32 +30,32 @@ pub enum LoadError {
         human_bytes(*.available_bytes)
     )]
     Memory {
-        /// What all threads together would touch.
+        /// The memory of all threads together, in bytes.
         needed_bytes: u128,
-        /// What the kernel says it can give without swapping.
+        /// The memory that the kernel can give without swapping, in bytes.
         available_bytes: u64,
     },
-    /// The command is not there, or is no program.
+    /// The command does not exist, or is not a program.
     #[error("cannot start `{program}`: {error}; is it installed and in PATH?")]
     Command {
         /// The program, as in `argv`.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// The kernel refuses another process.
     #[error("cannot start the command: {error}")]
     Process {
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The victim of calibrated interference cannot be watched any more.
+    /// The victim of calibrated interference can no longer be watched.
     #[error("{0}")]
     Sensor(String),
     /// The engine of a simulation gave up.
     #[error("the simulation cannot go on: {0}")]
     Pdes(corun_pdes::Error),
-    /// The kernel will not tell or set CPU affinity.
+    /// The kernel does not read or set CPU affinity.
     #[error("cannot read or set the CPUs of a thread: {0}")]
     Affinity(io::Error),
     /// The kernel refuses another thread.
@@ -65,7 +65,7 @@ pub enum LoadError {
         started: usize,
         /// Threads asked for.
         wanted: usize,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -79,7 +79,7 @@ impl LoadError {
         }
     }
 
-    /// The same with what `explained` knows of why the system refused a thread or a process.
+    /// Adds the cause to a refusal of a thread or a process, from `explained`.
     #[must_use]
     pub fn with_cause(self, explained: impl FnOnce(io::Error) -> io::Error) -> LoadError {
         match self {
@@ -91,7 +91,7 @@ impl LoadError {
         }
     }
 
-    /// True if what was asked for is at fault, false if the system refused.
+    /// Whether the request is wrong. Otherwise the system refused it.
     pub fn is_usage(&self) -> bool {
         use LoadError::*;
         matches!(self, Program { .. } | Cpu { .. } | Memory { .. } | Command { .. })

@@ -1,10 +1,9 @@
-//! An eventcount (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 1979): a counter of
-//! events that threads read, advance and wait on. Barrier, lock and queue are built on it alone, so all of them
-//! wait in the same known way.
+//! An eventcount (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 1979): a counter of events that threads
+//! read, advance and wait on. Barrier, lock and queue use only this, so all of them wait in the same known way.
 //!
-//! Using it right is one rule: read the count, then look whether there is need to wait, then wait for the count to
-//! move past what was read. An event between the look and the wait then ends the wait at once.
-//! Limit: a waiter that is off the CPU for exactly 2^32 events would miss them.
+//! There is one rule for its use: read the count, then check whether to wait, then wait for the count to move past the value read. An
+//! event between the check and the wait then ends the wait at once. Limit: a waiter that is off the CPU for exactly 2^32 events would
+//! miss them.
 
 use crate::futex;
 use crate::waiting::Waiter;
@@ -19,17 +18,17 @@ pub struct EventCount {
 }
 
 impl EventCount {
-    /// The count now. What happened before that event is visible to the caller.
+    /// The present count. Everything before that event is visible to the caller.
     pub fn read(&self) -> u32 {
         self.count.load(Acquire)
     }
 
-    /// One event, of which one sleeper is told, and every spinner.
+    /// One event, which wakes one sleeper and every spinner.
     pub fn advance_one(&self) {
         self.advance(1);
     }
 
-    /// One event, of which all are told.
+    /// One event, which wakes all.
     pub fn advance_all(&self) {
         self.advance(i32::MAX);
     }
@@ -39,8 +38,8 @@ impl EventCount {
         waiter.wait_while(&self.count, seen, &self.sleepers);
     }
 
-    // A sleeper first says that it sleeps and then lets the kernel compare the count; this first changes the
-    // count and then asks for sleepers. In any order of the four steps one of the two sees the other.
+    // A sleeper first says that it sleeps, and then lets the kernel compare the count. This first changes the count, and then checks
+    // for sleepers. In any order of the four steps one of the two sees the other.
     fn advance(&self, wake: i32) {
         self.count.fetch_add(1, SeqCst);
         if self.sleepers.load(SeqCst) > 0 {

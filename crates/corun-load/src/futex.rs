@@ -1,12 +1,11 @@
-//! The two calls by which a thread sleeps in the kernel until a word in memory changes: `futex(2)`, private to
-//! the process. Everything here that blocks, blocks through [`wait`].
+//! The two calls with which a thread sleeps in the kernel until a word in memory changes: `futex(2)`, private to the process. All
+//! blocking here uses [`wait`].
 
 use crate::clock::timespec;
 use std::sync::atomic::AtomicU32;
 
-/// Sleeps while `word` holds `expected`, until woken or until `timeout_ns` has passed. The kernel compares and
-/// goes to sleep in one step, so that a change of the word followed by a [`wake`] cannot be missed. May return
-/// for no reason (a signal): look at the word again.
+/// Sleeps while `word` holds `expected`, until woken or until `timeout_ns` has passed. The kernel compares and goes to sleep in one
+/// step. So a change of the word followed by a [`wake`] cannot be missed. It may return early (a signal), so check the word again.
 pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     let timeout = timeout_ns.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);

@@ -3,8 +3,7 @@
 use crate::LoadError;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Opens once all are ready, unless one of them fails. The last to be ready opens it, so that nobody else need get a
-/// CPU first.
+/// Opens when all are ready, unless one of them fails. The last to be ready opens it, so no other thread needs a CPU first.
 #[derive(Debug)]
 pub struct Gate {
     all: usize,
@@ -26,13 +25,13 @@ impl Gate {
         Gate { all, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Says that the calling thread is ready and waits; true if the gate has opened, false if the run is off.
+    /// Says that the calling thread is ready, and waits. Returns true if the gate has opened, false if the run is off.
     pub fn pass(&self) -> bool {
         let mut state = self.lock();
         state.ready += 1;
         if state.ready == self.all && !state.failed {
             state.opened = true;
-            // Who is woken should not find the lock taken.
+            // A woken thread should not find the lock taken.
             drop(state);
             self.changed.notify_all();
             return true;

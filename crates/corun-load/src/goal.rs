@@ -1,24 +1,24 @@
-//! What calibrated interference is asked to hold: a share of steal, or a slowdown.
+//! The goal of calibrated interference: a share of steal, or a slowdown.
 //!
-//! * **Steal**: of the time in which the victim's tasks wanted a CPU, the share in which they did not have one:
-//!   wait in the run queue ÷ (wait + time on a CPU), summed over its tasks.
-//! * **Slowdown**: how many times longer the victim takes than it would take alone. Of a program that has a given
-//!   amount to compute, that is the rate at which it computed alone ÷ the rate at which it does now.
+//! * **Steal**: the share of the time in which the victim's tasks wanted a CPU and did not have one: wait in the run queue ÷ (wait +
+//!   time on a CPU), summed over its tasks.
+//! * **Slowdown**: how many times longer the victim takes than alone. For a program with a fixed amount of computing, it is its solo
+//!   rate of computing ÷ its present rate.
 //!
-//! Both are one number inside, the share of its progress that the victim *loses*: steal itself, and 1 − 1 ÷ slowdown. A
-//! program that never blocks loses a quarter of its progress to 25 % of steal, and then takes 1.33 times as long.
+//! Inside, both are one number, the share of its progress that the victim *loses*: steal itself, and 1 − 1 ÷ slowdown. A program that
+//! never blocks loses a quarter of its progress to 25 % of steal, and then takes 1.33 times as long.
 
 use crate::LoadError;
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
 
-/// Less than this is lost in what a program does by itself.
+/// A smaller loss disappears in the program's own variation.
 const LEAST_LOST: f64 = 0.01;
 
-/// More than this no scheduler class for ordinary programs can be made to take from another.
+/// No scheduler class for ordinary programs can take more from another.
 const MOST_LOST: f64 = 0.95;
 
-/// What to hold.
+/// The goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// This share of steal, above 0 and below 1.
@@ -27,7 +27,7 @@ pub enum Goal {
     Slowdown(f64),
 }
 
-/// Which of the two a number is.
+/// The unit of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -38,7 +38,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// A loss of progress as this measure tells it; more than all cannot be lost, so the slowdown is finite.
+    /// Converts a loss of progress to this measure. The loss is limited below 1, so that the slowdown is finite.
     pub fn of_lost(self, lost: f64) -> f64 {
         match self {
             Measure::Steal => lost,
@@ -56,10 +56,10 @@ impl Measure {
 }
 
 impl Goal {
-    /// Whether it can be asked for at all.
+    /// Checks whether it is possible.
     ///
     /// # Errors
-    /// [`LoadError::Program`]: one sentence with what can.
+    /// [`LoadError::Program`]: one sentence with the possible range.
     pub fn check(self) -> Result<(), LoadError> {
         let good = (LEAST_LOST - 1e-9..=MOST_LOST + 1e-9).contains(&self.lost());
         let what = match self {
@@ -72,7 +72,7 @@ impl Goal {
         good.then_some(()).ok_or(LoadError::Program { key, what })
     }
 
-    /// Which of the two it is.
+    /// The unit of the goal.
     pub fn measure(self) -> Measure {
         match self {
             Goal::Steal(_) => Measure::Steal,
@@ -80,14 +80,14 @@ impl Goal {
         }
     }
 
-    /// The number asked for.
+    /// The requested number.
     pub fn value(self) -> f64 {
         match self {
             Goal::Steal(value) | Goal::Slowdown(value) => value,
         }
     }
 
-    /// The share of its progress that the victim shall lose.
+    /// The share of its progress that the victim should lose.
     pub fn lost(self) -> f64 {
         match self {
             Goal::Steal(share) => share,
@@ -95,7 +95,7 @@ impl Goal {
         }
     }
 
-    /// What counts as held: of steal 2 points or a tenth of it to either side, whichever is more; of slowdown 5 %.
+    /// The band that counts as held: for steal 2 points or a tenth of it to either side, whichever is larger; for slowdown 5 %.
     pub fn band(self) -> (f64, f64) {
         let reach = match self {
             Goal::Steal(share) => (0.1 * share).max(0.02),
@@ -110,8 +110,8 @@ impl Goal {
         (low..=high).contains(&self.measure().of_lost(lost))
     }
 
-    /// Threads per CPU by which fair share alone would let the goal be passed: of `n` threads of equal weight beside
-    /// one of the victim's, `n ÷ (n + 1)` of the CPU can be theirs.
+    /// Threads per CPU with which fair share alone would exceed the goal. Of `n` threads of equal weight together with one of the
+    /// victim's, `n ÷ (n + 1)` of the CPU can be theirs.
     pub fn threads_per_cpu(self) -> u32 {
         let lost = self.lost();
         (lost / (1.0 - lost) + 1e-9).floor() as u32 + 1
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for_is_refused_with_what_can() {
+    fn impossible_goals_are_refused_with_the_possible_range() {
         for bad in [0.0, -0.1, 0.99, 1.0, 25.0, f64::NAN] {
             let refusal = Goal::Steal(bad).check().unwrap_err();
             assert!(refusal.is_usage() && refusal.to_string().contains("ask for 1 % to 95 %"), "{refusal}");

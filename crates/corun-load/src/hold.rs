@@ -1,18 +1,17 @@
-//! Calibrated interference: presses on a victim just as hard as it takes to hold what was asked for.
+//! Calibrated interference: uses just enough CPU time to hold a victim at a goal.
 //!
-//! Method. One thread on every CPU that is pressed on, or as many as fair share needs for the goal, compute in bursts:
-//! at the beginning of every cycle all of them ask for CPU time at once, a share of the cycle each, and idle for what is
-//! then left of it. That share, the *demand*, is what the controller sets, five times a second, from what the sensor
-//! saw of the victim since. The cycle is that of periodic interference (fixed) or intermittent (random): busy ÷ demand,
-//! as its settings say, for all threads alike.
+//! Method. One thread on every target CPU, or as many as fair share needs for the goal, compute in bursts. At the beginning of every
+//! cycle all ask for CPU time at once, each for a share of the cycle, and idle for the rest. That share, the *demand*, is set by the
+//! controller five times per second, from what the sensor saw of the victim since. The cycle is that of periodic interference (fixed)
+//! or intermittent (random): busy ÷ demand according to its settings, the same for all threads.
 //!
-//! That all begin together matters: beside bursts that come one CPU after the other, the scheduler moves a victim with
-//! fewer threads than CPUs out of the way, and the loss jumps from nothing to much at some demand instead of rising
-//! with it. That bursts are CPU time matters likewise: a thread gets its burst even if it has to wait for it.
+//! All must begin together. If bursts came one CPU after the other, the scheduler would move a victim with fewer threads than CPUs out
+//! of the way. Then the loss would jump at some demand instead of rising with it. Bursts must be CPU time: a thread gets its burst even
+//! if it has to wait for it.
 //!
-//! Limits. The threads are ordinary ones: no more can be taken than fair share lets them, which the demand meets at its
-//! upper bound, and which is then said. A victim in another session or cgroup is protected by the fair share of its
-//! group, however many threads press. What others take counts as taken.
+//! Limits. The threads are ordinary ones, so they cannot take more than their fair share. The demand then reaches its upper bound, and
+//! the report says so. A victim in another session or cgroup is protected by the fair share of its group, with any number of threads.
+//! CPU time that others take counts as taken.
 
 use crate::clock::{now_ns, want_exact_timers};
 use crate::controller::Controller;
@@ -32,29 +31,29 @@ use corun_model::workload::{BusyBy, Interference, Length, Pattern};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
-/// Between two looks at the victim: ten cycles, so that where a look falls in a cycle does not matter much.
+/// The time between two looks at the victim: ten cycles, so that the phase of a look matters little.
 const PERIOD_NS: u64 = 200_000_000;
 
-/// A burst that is shorter is not worth a wake-up.
+/// A shorter burst is not worth a wake-up.
 const LEAST_BURST_NS: u64 = 20_000;
 
-/// Windows at a bound before that is said.
+/// Windows at a bound before the report says so.
 const IN_VAIN: i32 = 15;
 
-/// After so many windows in which the victim slept nothing is asked for until it wakes up.
+/// After this many windows in which the victim slept, the threads ask for nothing until it wakes up.
 const ASLEEP: u32 = 5;
 
-/// A baseline with less than this share of a CPU says nothing.
+/// A baseline with less than this share of a CPU shows nothing.
 const LEAST_RATE: f64 = 0.02;
 
-/// What to hold, and by what means.
+/// The goal, and the means to hold it.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// What the victim shall suffer.
+    /// The goal for the victim.
     pub goal: Goal,
-    /// How long to watch the victim before, to know a slowdown from its rate alone; 0: tell slowdown from steal.
+    /// How long to watch the victim first, to know its solo rate; 0: compute the slowdown from steal.
     pub baseline_ns: u64,
-    /// Pattern, cycle, seed, CPUs (not empty) and threads of the interference; its demand tells the cycle only.
+    /// Pattern, cycle, seed, CPUs (not empty) and threads of the interference. Its demand only sets the cycle.
     pub load: Interference,
 }
 
@@ -121,7 +120,7 @@ impl Hold {
     }
 }
 
-/// Runs the interference until the victim has ended, the time is up or `stop` asks.
+/// Runs the interference until the victim has ended, the time is over, or `stop` asks.
 ///
 /// # Errors
 /// [`LoadError`]; nothing is left running.
@@ -195,7 +194,7 @@ fn baseline(hold: &Hold, sensor: &mut dyn Sensor, stop: &Stop) -> Result<Option<
     Ok(Some(Baseline { window_ns: seen.window_ns, rate, steal, spin_known }))
 }
 
-/// The threads: bursts at the beginning of every cycle, by the demand of the moment.
+/// The threads: bursts at the beginning of every cycle, with the present demand.
 fn press(
     hold: &Hold,
     calibration: Calibration,
@@ -213,7 +212,7 @@ fn press(
             for index in 0.. {
                 let end_ns = begin_ns + hold.cycle_ns(index);
                 begin_ns = end_ns;
-                // Whoever got its last burst late goes on with the cycle that is under way.
+                // A thread that got its last burst late continues with the present cycle.
                 if now_ns() >= end_ns && !hand.is_cut() {
                     continue;
                 }
@@ -228,7 +227,7 @@ fn press(
     })
 }
 
-/// One cycle of one thread; false if it shall stop.
+/// One cycle of one thread. Returns false if it should stop.
 fn cycle(hand: &mut LoadThread, busy_ns: u64, end_ns: u64) -> bool {
     if busy_ns >= LEAST_BURST_NS && !burst(hand, busy_ns) {
         return false;
@@ -248,7 +247,7 @@ struct Steering<'a> {
 }
 
 impl Steering<'_> {
-    /// Steers until `is_over` or the victim has ended; tells what was held, and whether the victim lives.
+    /// Steers until `is_over` or the victim has ended. Returns what was held, and whether the victim lives.
     fn until(
         &self,
         is_over: impl Fn() -> bool,
@@ -260,7 +259,7 @@ impl Steering<'_> {
         let (mut last, mut limit, mut last_spin) =
             (Snapshot::of(&self.crew.tallies), None, LastSpin::default());
         let mut asleep = 0;
-        // What happened before the first burst is no answer to it.
+        // Time before the first burst is not an effect of it.
         sensor.window(0).map_err(LoadError::Sensor)?;
         loop {
             let demand = if asleep >= ASLEEP { 0.0 } else { controller.demand() };
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_adjusted_is_refused_with_what_can() {
+    fn loads_that_cannot_be_adjusted_are_refused_with_those_that_can() {
         let refusal = |hold: Hold| hold.check().unwrap_err().to_string();
         assert!(refusal(hold(Interference { pattern: Pattern::Persistent, ..periodic() }))
             .contains("with periodic or intermittent"));
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_said_once_it_is_plain() {
+    fn a_bound_is_reported_once_it_is_certain() {
         let hold = hold(periodic());
         assert_eq!((hold.limit(IN_VAIN - 1), hold.limit(1 - IN_VAIN)), (None, None));
         assert!(hold.limit(IN_VAIN).unwrap().contains("fair share leaves the victim more than 25 % steal"));

@@ -1,9 +1,9 @@
-//! What calibrated interference achieved: kept while it runs, told in the end. Pure.
+//! The result of calibrated interference: collected while it runs, reported at the end. Pure.
 //!
-//! The controller works on short windows; people and papers speak of seconds. So windows are summed to seconds, and the
-//! spread and the time in band are those of seconds. The mean is that of the whole time, not the mean of seconds.
-//! The goal counts as settled with the first second in the band, and what came before is the settling time; should no
-//! second have been in the band, everything after [`GRACE_NS`] is told instead.
+//! The controller uses short windows; people and papers use seconds. So windows are summed to seconds, and the spread and the time in
+//! the band are those of seconds. The mean is that of the whole time, not of seconds. The goal counts as settled with the first second
+//! in the band, and the time before is the settling time. If no second is in the band, the report is about everything after
+//! [`GRACE_NS`].
 
 use crate::goal::{Goal, Measure};
 use crate::sensor::{Gauge, Sample};
@@ -11,28 +11,28 @@ use corun_model::duration::human_ns;
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
 
-/// What one point of the spread is: a second.
+/// The unit of the spread: a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A goal that is met on average counts as held from moment to moment where at least this share of the seconds is in the band.
+/// A goal that is met on average counts as held all the time if at least this share of the seconds is in the band.
 pub const STEADY: f64 = 0.8;
 
-/// A baseline in which others took more than this is not how the victim does alone.
+/// A baseline with more steal than this does not show how the victim does alone.
 const TAKEN_BEFORE: f64 = 0.1;
 
-/// The time after which a goal that was never reached is told as missed.
+/// After this time a goal that was never reached counts as missed.
 pub const GRACE_NS: u64 = 5 * SECOND_NS;
 
-/// What was held, or not.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
     /// Whether the numbers below are shares of steal or slowdowns.
     pub measure: Measure,
-    /// What was asked for.
+    /// The requested value.
     pub target: f64,
-    /// What counts as held.
+    /// The band that counts as held.
     pub band: (f64, f64),
-    /// Over all the time after settling; null if the victim never told.
+    /// The mean over all the time after settling; null if it was never known.
     pub mean: Option<f64>,
     /// 5 % of the seconds were below this.
     pub p5: Option<f64>,
@@ -40,10 +40,10 @@ pub struct Held {
     pub p95: Option<f64>,
     /// Share of the seconds that were in the band.
     pub in_band: Option<f64>,
-    /// Share of the time after settling that told anything: of the rest nobody knows how much was spinning, or the victim
-    /// wanted no CPU. All the numbers here are of that share.
+    /// Share of the time after settling in which the value was known. In the rest spinning was unknown, or the victim wanted no CPU.
+    /// All numbers here are of that share.
     pub told: Option<f64>,
-    /// Share of the time after settling in which the victim wanted no CPU; after a second of that nothing is asked for.
+    /// Share of the time after settling in which the victim wanted no CPU. After a second of that the interference asks for nothing.
     pub asleep: Option<f64>,
     /// Time until the first second in the band had begun, in nanoseconds; null if there was none.
     pub settled_ns: Option<u64>,
@@ -51,9 +51,9 @@ pub struct Held {
     pub held: bool,
     /// Share of every CPU that the interference asked for, the mean after settling.
     pub demand: f64,
-    /// The victim before the interference began; null where only steal counts.
+    /// The victim before the interference began; null if only steal counts.
     pub baseline: Option<Baseline>,
-    /// By what the victim was seen: `ebpf`, `schedstat`.
+    /// The source of the observations: `ebpf`, `schedstat`.
     pub source: &'static str,
     /// Why the goal could not be held; null if it could.
     pub limit: Option<String>,
@@ -64,11 +64,11 @@ pub struct Held {
 pub struct Baseline {
     /// How long it was watched, in nanoseconds.
     pub window_ns: u64,
-    /// How many CPUs it kept busy, with useful work where that was told from spinning.
+    /// How many CPUs it kept busy, with useful work if spinning was known.
     pub rate: f64,
-    /// Share of steal, by others; null if it did not want a CPU.
+    /// Share of steal by others; null if it did not want a CPU.
     pub steal: Option<f64>,
-    /// Whether spinning was told from computing.
+    /// Whether spinning was known.
     pub spin_known: bool,
 }
 
@@ -79,7 +79,7 @@ struct Second {
     lost: f64,
 }
 
-/// Keeps account.
+/// Collects the result.
 #[derive(Clone, Debug)]
 pub struct Account {
     source: &'static str,
@@ -88,18 +88,18 @@ pub struct Account {
     passed_ns: u64,
     open: Sample,
     seconds: Vec<Second>,
-    /// Sums of windows and of demand × time, from the beginning of every second on.
+    /// For every second, the sums of windows and of demand × time from its beginning on.
     windows: Vec<(u64, Sample, f64)>,
 }
 
 impl Account {
-    /// Nothing yet, of what `source` will see.
+    /// An empty account of observations by `source`.
     pub fn new(source: &'static str, goal: Goal, gauge: Gauge) -> Account {
         let (seconds, windows) = (Vec::new(), Vec::new());
         Account { source, goal, gauge, passed_ns: 0, open: Sample::default(), seconds, windows }
     }
 
-    /// Takes a window in which `demand` was asked for. When it completes a second, the value of that.
+    /// Adds a window with its demand. Returns the value of a second if the window completes one.
     pub fn add(&mut self, sample: &Sample, demand: f64) -> Option<f64> {
         let begin_ns = self.passed_ns - self.open.window_ns;
         if self.open.window_ns == 0 {
@@ -110,7 +110,7 @@ impl Account {
         last.2 += demand * sample.window_ns as f64;
         self.passed_ns += sample.window_ns;
         self.open = self.open.plus(sample);
-        // A window may end a little early: a second that lacks less than half a window is one.
+        // A window may end a little early: a second that lacks less than half a window is complete.
         if self.open.window_ns + sample.window_ns / 2 < SECOND_NS {
             return None;
         }
@@ -119,7 +119,7 @@ impl Account {
         Some(self.goal.measure().of_lost(lost))
     }
 
-    /// Why no second told anything.
+    /// Why the value was never known.
     fn untold(&self) -> &'static str {
         let all = self.windows.iter().fold(Sample::default(), |sum, w| sum.plus(&w.1));
         match self.gauge {
@@ -140,10 +140,10 @@ impl Account {
         self.seconds.last().map(|s| self.goal.is_held_by(s.lost))
     }
 
-    /// What came of it. `limit` says why no more could be done.
+    /// The result. `limit` is the reason why no more could be done.
     pub fn outcome(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
         let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
-        // A run that ends within the grace is told from its last second on.
+        // A run that ends within the grace is reported from its last second on.
         let last_ns = self.seconds.last().map_or(self.passed_ns.saturating_sub(SECOND_NS), |s| s.begin_ns);
         let from_ns = settled_ns.unwrap_or(GRACE_NS.min(last_ns));
         let tells = |sample: &Sample| self.gauge.lost(sample).is_some();
@@ -183,7 +183,7 @@ impl Account {
     }
 }
 
-/// The value below which a `share` of sorted `values` lies, between two of them in proportion.
+/// The value below which a `share` of the sorted `values` lies, interpolated.
 fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let place = share * values.len().checked_sub(1)? as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_first_good_second_is_settling() {
+    fn the_time_before_the_first_good_second_is_settling() {
         let steals = [[0.1; 5], [0.24; 5], [0.26; 5], [0.40; 5]].concat();
         let held = account(&steals).outcome(None, None);
         assert_eq!((held.settled_ns, held.held, held.limit.clone()), (Some(1_000 * MS), false, None));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_that_was_told_is_not_said_to_be_untold() {
+    fn a_short_run_with_known_values_is_not_reported_as_unknown() {
         // The third second has begun and is not over.
         let held = account(&[0.9; 12]).outcome(None, Some("fair share".into()));
         assert_eq!(held.limit.as_deref(), Some("fair share"));
@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_was_held_has_no_limit_whatever_was_feared() {
+    fn a_goal_that_was_held_has_no_limit() {
         let held = account(&[0.25; 10]).outcome(None, Some("fair share".into()));
         assert!(held.held && held.limit.is_none() && held.settled_ns == Some(0));
     }
 
     #[test]
-    fn a_goal_that_was_never_reached_is_told_from_the_end_of_the_grace() {
+    fn a_goal_that_was_never_reached_is_reported_from_the_end_of_the_grace() {
         let steals = [[0.0; 25], [0.15; 25]].concat();
         let held = account(&steals).outcome(None, Some("fair share".into()));
         assert!((held.mean.unwrap() - 0.15).abs() < 1e-9, "{held:?}");
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(held.asleep, Some(1.0));
         assert!(held.to_string().contains("wanted no CPU for 100 % of that time"), "{held}");
         assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
-        // A slowdown is none of a victim that sleeps, either.
+        // A sleeping victim has no slowdown either.
         let gauge = Gauge::Rate { solo: 1.0, useful: false };
         let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
         assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_is_met_on_average_is_not_said_to_be_held_all_the_time() {
+    fn a_goal_that_is_met_on_average_does_not_count_as_held_all_the_time() {
         let said = |steals: &[f64]| account(steals).outcome(None, None).to_string();
         assert!(said(&[0.25; 20]).contains("asked for: held;"));
         let swings = [[0.25; 5], [0.1; 5], [0.4; 5], [0.25; 5]].concat();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn that_the_victim_was_slowed_before_is_said() {
+    fn a_victim_that_was_slowed_before_is_reported() {
         let baseline =
             |steal| Some(Baseline { window_ns: MS, rate: 1.0, steal: Some(steal), spin_known: true });
         let said = |steal| account(&[0.25; 10]).outcome(baseline(steal), None).to_string();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_of_the_time_told_anything_is_said() {
+    fn the_share_of_known_time_is_reported() {
         let gauge = Gauge::Rate { solo: 1.0, useful: true };
         let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
         for n in 0..20 {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_told_as_they_complete() {
+    fn seconds_are_reported_as_they_complete() {
         let mut account = Account::new("test", Goal::Slowdown(2.0), Gauge::Rate { solo: 2.0, useful: false });
         let told: Vec<Option<f64>> = (0..10).map(|_| account.add(&window(0.0), 0.5)).collect();
         assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), [2.0, 2.0]);

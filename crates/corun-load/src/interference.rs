@@ -1,15 +1,15 @@
 //! Synthetic interference with zero memory footprint (PACT'16 §2.4): persistent, periodic, intermittent.
 //!
-//! Busy is *CPU time* by default: a busy interval of 10 ms ends when the thread has computed for 10 ms by its own CPU clock.
-//! The paper's periodic load "performs 10ms computation and stays idle for 10ms", so a burst that is preempted
-//! still does all its computing, and the idle interval begins when it is done. Beside a co-runner the cycle is
-//! therefore longer than 20 ms and the *achieved* demand, which the report gives, is lower than the one asked for:
-//! the load asks like a program that thinks after each burst, not like a clock. By wall time (`busy-by = "wall"`) it asks like
-//! a clock: the cycle stays 20 ms, and what is stolen from a burst is lost to it. Idle is a sleep on an absolute
-//! timer without slack, so alone on a CPU the achieved demand is the one asked for but for the wake-up (some µs).
+//! Busy is *CPU time* by default: a busy interval of 10 ms ends when the thread has computed for 10 ms on its own CPU clock. The
+//! paper's periodic load "performs 10ms computation and stays idle for 10ms". So a preempted burst still does all its computing, and
+//! the idle interval begins when it is done. In a co-run the cycle is therefore longer than 20 ms, and the *achieved* demand in the
+//! report is lower than the requested one: the load behaves like a program that thinks after each burst, not like a clock. With wall
+//! time (`busy-by = "wall"`) it behaves like a clock: the cycle stays 20 ms, and a burst loses the time that is stolen from it. Idle is
+//! a sleep on an absolute timer without slack. So alone on a CPU the achieved demand is the requested one, except for the wake-up (some
+//! µs).
 //!
-//! Persistent interference is `while(1)`: it makes no system call at all. An iteration is a burst, and for
-//! persistent interference a millisecond of work.
+//! Persistent interference is `while(1)`, without any system call. An iteration is a burst, and for persistent interference a
+//! millisecond of work.
 
 use crate::clock::{now_ns, thread_cpu_ns, want_exact_timers};
 use crate::crew::Crew;
@@ -23,13 +23,13 @@ use corun_model::workload::{BusyBy, Interference, Length, Pattern};
 
 const MS: u64 = 1_000_000;
 
-/// A burst approaches its end by halves down to this, so that it ends on time however fast the CPU runs now.
+/// A burst approaches its end by halves down to this, so that it ends on time at any speed of the CPU.
 const LAST_STEP_NS: u64 = 10_000;
 
-/// A burst by wall time looks at the clock this often: whoever was preempted meanwhile is late by no more.
+/// A burst by wall time checks the clock at this interval, so a preempted one ends at most this late.
 const LONGEST_STEP_NS: u64 = 100_000;
 
-/// What `load` looks like from outside.
+/// The plan of `load`.
 pub fn plan(load: &Interference) -> Plan {
     let (name, shape) = match load.pattern {
         Pattern::Persistent => ("persistent", String::new()),
@@ -92,13 +92,13 @@ pub(crate) fn burst(hand: &mut LoadThread, cpu_ns: u64) -> bool {
     burst_by(hand, cpu_ns, thread_cpu_ns, u64::MAX)
 }
 
-/// Computes for so long by `clock`, in steps no longer than `step_ns`; false if cut short.
+/// Computes for `ns` on `clock`, in steps of at most `step_ns`. Returns false if cut short.
 fn burst_by(hand: &mut LoadThread, ns: u64, clock: fn() -> u64, step_ns: u64) -> bool {
     let end_ns = clock() + ns;
     loop {
         let left_ns = end_ns.saturating_sub(clock());
         if left_ns == 0 {
-            // One that is over before there was work to look up from does not outlive the run either.
+            // A burst that is over before any work must not outlive the run either.
             return !hand.is_cut();
         }
         if !hand.work((left_ns / 2).min(step_ns).max(LAST_STEP_NS.min(left_ns))) {

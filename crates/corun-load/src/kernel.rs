@@ -1,12 +1,11 @@
-//! Work: what a thread does when it computes.
+//! Work: the computing of a thread.
 //!
-//! The unit is a *loop*: 16 steps of four independent multiply-add chains in registers and one branch that
-//! depends on the data, 132 instructions in all, about two per cycle. It is written in assembly where that is
-//! possible, so that a loop is the same instructions however corun was built, touches no memory, and looks to a
-//! spin detector like computing: few branches, some of them mispredicted, spread over half a kilobyte of code.
-//! A [`Kernel`] with memory adds to each loop one read-modify-write of the next line of its private footprint and
-//! one touch of the next shared line. The mix is fixed, so one number (loops per millisecond, see
-//! [`crate::calibration`]) turns time into work.
+//! The unit is a *loop*: 16 steps of four independent multiply-add chains in registers and one branch that depends on the data, 132
+//! instructions in all, about two per cycle. It is written in assembly where possible. So a loop has the same instructions in every
+//! build, touches no memory, and looks like computing to a spin detector: few branches, some of them mispredicted, spread over half a
+//! kilobyte of code. A [`Kernel`] with memory adds to each loop one read-modify-write of the next line of its private footprint and one
+//! touch of the next shared line. The mix is fixed, so one number (loops per millisecond, see [`crate::calibration`]) turns time into
+//! work.
 
 use crate::memory::{Line, WORDS};
 use corun_model::workload::Sharing;
@@ -91,7 +90,7 @@ impl<'a> Kernel<'a> {
         Kernel::new(Vec::new(), &[], Sharing::None, 0)
     }
 
-    /// Work of thread number `thread` that walks through `private` and touches `shared` as `sharing` says.
+    /// Work of thread number `thread`, which walks through `private` and accesses `shared` according to `sharing`.
     pub fn new(private: Vec<Line>, shared: &'a [Line], sharing: Sharing, thread: usize) -> Kernel<'a> {
         let shared = if sharing == Sharing::None { &[] } else { shared };
         let registers = Registers([1, 2, 3, 4].map(|r: u64| r + thread as u64));

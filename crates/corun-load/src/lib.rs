@@ -1,5 +1,5 @@
-//! Loads: programs with known behaviour that corun runs itself, as real threads of the calling process, to point a
-//! profile at, to disturb another program with, or to hold a model against.
+//! Loads: programs with known behavior that corun runs itself, as real threads of the calling process. Use them as the target of a
+//! profile, to disturb another program, or to validate a model.
 //!
 //! ```no_run
 //! use corun_load::{run, Options, Stop};
@@ -14,22 +14,21 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`interference`] | persistent, periodic, intermittent (PACT'16 §2.4) |
-//! | [`hold`] | calibrated interference, that holds a steal or a slowdown of a victim, closed loop |
-//! | [`goal`], [`sensor`], [`controller`], [`holding`] | its goal, its sight, its decision, its account: all pure |
+//! | [`hold`] | calibrated interference: holds a steal or a slowdown of a victim, in a closed loop |
+//! | [`goal`], [`sensor`], [`controller`], [`holding`] | its goal, its observations, its decisions, its result: all pure |
 //! | [`parallel`] | barrier, lock, pipeline, queue, independent threads |
 //! | [`pdes`] | a parallel discrete-event simulation (Time Warp) |
 //! | [`micro`] | hubench, lubench, membench, cpu (ATC'16 §5.1) |
 //! | [`command`] | a real command |
-//! | [`kernel`], [`memory`], [`load_thread`], [`calibration`] | work: what computing is, and how much of it is a millisecond |
-//! | [`eventcount`], [`barrier`], [`lock`], [`queue`] | synchronisation, over one way to wait … |
-//! | [`waiting`], [`futex`] | … whose policy is exact and whose cost is accounted for |
+//! | [`kernel`], [`memory`], [`load_thread`], [`calibration`] | work: computing, and how much of it is a millisecond |
+//! | [`eventcount`], [`barrier`], [`lock`], [`queue`] | synchronization, all with one way to wait … |
+//! | [`waiting`], [`futex`] | … with an exact policy, and with an account of its cost |
 //! | [`crew`], [`gate`], [`watch`], [`stop`], [`tally`] | running threads: start together, count, stop |
-//! | [`plan`], [`progress`], [`report`], [`text`] | what a program is, how far it is, what it did |
+//! | [`plan`], [`progress`], [`report`], [`text`] | the outside of a program, its progress, its results |
 //! | [`affinity`], [`clock`], [`error`] | CPUs, clocks, refusals |
 //!
-//! Invariants: a thread that spins makes no system call while it does; interference touches no memory; the same
-//! program with the same pace and seed does the same work, alone and beside co-runners; when [`run`] returns, none
-//! of its threads or processes is left.
+//! Invariants: a spinning thread makes no system call. Interference touches no memory. The same program with the same pace and seed
+//! does the same work, solo and in a co-run. When [`run`] returns, none of its threads or processes is left.
 
 pub mod affinity;
 pub mod barrier;
@@ -82,18 +81,18 @@ use watch::Watch;
 /// How to run a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The pace of the work; `None`: measure it first (some 35 ms). Runs to be compared need the same.
+    /// The pace of the work. `None`: measure it first (about 35 ms). Compared runs need the same pace.
     pub loops_per_ms: Option<u64>,
-    /// End the run after this many nanoseconds, whatever the program says; `None`: as the program says.
+    /// Ends the run after this many nanoseconds. `None`: the program's own length.
     pub limit_ns: Option<u64>,
     /// Call `on_progress` this often, in nanoseconds; `None`: never.
     pub progress_every_ns: Option<u64>,
 }
 
-/// Runs `program` and returns when it has ended, by itself, by its time or by `stop`.
+/// Runs `program`, and returns when it has ended by itself, by its time or by `stop`.
 ///
 /// # Errors
-/// [`LoadError`]; nothing has then been run, or it has been ended again.
+/// [`LoadError`]; then nothing has run, or it has been ended.
 pub fn run(
     program: &Program,
     options: &Options,
@@ -133,8 +132,8 @@ pub fn run(
     Ok(Report::of(&crew, ended, crew.plan.works.then_some(calibration)))
 }
 
-/// The kernel to calibrate `program` with: that of its first thread, but with no more private memory than can be
-/// walked through in the time; a longer walk is no slower per line.
+/// The kernel to calibrate `program` with: that of its first thread, with at most the private memory that can be walked through in the
+/// time. A longer walk is not slower per line.
 fn sample<'a>(program: &Parallel, shared: &'a [memory::Line]) -> Kernel<'a> {
     const ENOUGH: u64 = 256 << 20;
     parallel::kernel(&Parallel { footprint: program.footprint.min(ENOUGH), ..program.clone() }, shared, 0)

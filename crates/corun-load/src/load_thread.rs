@@ -1,11 +1,11 @@
-//! A thread at work: how time becomes loops of its kernel, and how it is stopped.
+//! A thread at work: turns time into loops of its kernel, and stops it.
 
 use crate::clock::{now_ns, sleep_until};
 use crate::kernel::Kernel;
 use crate::tally::Counter;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How many loops a millisecond of solo CPU time is.
+/// How many loops a millisecond of solo CPU time has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Passes per millisecond, above 0.
@@ -13,20 +13,20 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The loops that make `ns` nanoseconds of work: the nearest whole number, at least 1 for any work at all.
+    /// The loops for `ns` nanoseconds of work: the nearest whole number, at least 1 unless `ns` is 0.
     pub fn loops(self, ns: u64) -> u64 {
         let exact = u128::from(ns) * u128::from(self.loops_per_ms);
         u64::try_from((exact + 500_000) / 1_000_000).unwrap_or(u64::MAX).max(ns.min(1))
     }
 
-    /// The nanoseconds of work that `loops` are.
+    /// The nanoseconds of work in `loops`.
     pub fn ns(self, loops: u64) -> u64 {
         let ns = u128::from(loops) * 1_000_000 / u128::from(self.loops_per_ms);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
-/// Work between two looks at the stop flag: it bounds how long a thread goes on after it has been told to stop.
+/// Work between two checks of the stop flag. A thread that is asked to stop goes on for at most this long.
 const LOOK_EVERY_NS: u64 = 500_000;
 
 /// The longest sleep between two looks at the stop flag.
@@ -35,11 +35,11 @@ const NAP_NS: u64 = 100_000_000;
 /// One thread at work: its kernel, its pace, and when to stop.
 #[derive(Debug)]
 pub struct LoadThread<'a> {
-    /// What it does.
+    /// Its kernel.
     pub kernel: Kernel<'a>,
-    /// How fast.
+    /// Its pace.
     pub pace: Pace,
-    /// Set when all shall stop.
+    /// Set when all should stop.
     pub cut: &'a AtomicBool,
     /// Counts the loops done.
     pub loops: &'a Counter,
@@ -74,7 +74,7 @@ impl LoadThread<'_> {
         }
     }
 
-    /// True once all shall stop.
+    /// Whether all should stop.
     pub fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
     }

@@ -1,7 +1,7 @@
 //! A lock around a value: mutual exclusion with the wait policy of the program.
 //!
-//! Unfair, as most locks are: whoever tries first after a release gets it, a woken sleeper has to try again. That
-//! is what makes lock-holder preemption show: while the holder is off the CPU, all others wait, each in its way.
+//! It is unfair, like most locks: the first to try after a release gets it, and a woken sleeper has to try again. This shows
+//! lock-holder preemption: while the holder is off the CPU, all others wait, each in its way.
 
 use crate::eventcount::EventCount;
 use crate::waiting::Waiter;

@@ -1,9 +1,9 @@
-//! The memory a load walks through: cache lines, and how much of them there may be.
+//! The memory of a load: cache lines, and their limit.
 
 use crate::LoadError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Words in a line. Lines are 64 bytes, as on x86 and most of Arm; where they are longer, two neighbours share one.
+/// Words in a line. Lines are 64 bytes, as on x86 and most of Arm. If they are longer, two neighbors share one.
 pub const WORDS: usize = 8;
 
 /// One cache line of counters.
@@ -12,7 +12,7 @@ pub const WORDS: usize = 8;
 pub struct Line([AtomicU64; WORDS]);
 
 impl Line {
-    /// Adds 1 to a word by a plain read, add and write: what a program does to memory, no locked instruction.
+    /// Adds 1 to a word with a plain read, add and write, like ordinary programs: no locked instruction.
     pub fn increment(&self, word: usize) {
         self.0[word].store(self.0[word].load(Relaxed).wrapping_add(1), Relaxed);
     }
@@ -23,8 +23,7 @@ impl Line {
     }
 }
 
-/// Fresh lines that hold at least `bytes` bytes. The calling thread writes them first, so that on a NUMA machine
-/// they lie on its node.
+/// New lines with at least `bytes` bytes. The calling thread writes them first, so that on a NUMA machine they are on its node.
 pub fn lines(bytes: u64) -> Vec<Line> {
     (0..bytes.div_ceil(size_of::<Line>() as u64)).map(|_| Line::default()).collect()
 }
@@ -39,7 +38,7 @@ pub fn check(needed_bytes: u128) -> Result<(), LoadError> {
         Some(available_bytes) if needed_bytes > u128::from(available_bytes) => {
             Err(LoadError::Memory { needed_bytes, available_bytes })
         }
-        // Unknown is not "too little": without the figure the kernel decides.
+        // Unknown does not mean too little: without the figure the kernel decides.
         _ => Ok(()),
     }
 }
@@ -50,7 +49,7 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Size of the largest cache of CPU 0 in bytes, as the kernel reports it; `None` where it does not.
+/// Size of the largest cache of CPU 0 in bytes, from the kernel. `None` if it does not report it.
 pub fn last_level_cache_bytes() -> Option<u64> {
     let caches = std::fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     let size = |e: std::fs::DirEntry| std::fs::read_to_string(e.path().join("size")).ok();

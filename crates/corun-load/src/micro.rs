@@ -1,4 +1,4 @@
-//! The micro-benchmarks of ATC'16 §5.1, made after §3.1, where their inner loops are described.
+//! The micro-benchmarks of ATC'16 §5.1, with the inner loops described in §3.1.
 //!
 //! | name | what each thread does | bottleneck (table 1) |
 //! | --- | --- | --- |
@@ -7,10 +7,9 @@
 //! | `membench` | streams through private memory larger than the last-level cache | memory bandwidth |
 //! | `cpu` | register arithmetic only | core |
 //!
-//! A counter belongs to the first of a pair while it is even and to the second while it is odd, and the waiting is
-//! a bare spin on it; so partners must be on the CPU at the same time, as the paper's are. A set is 16 lines, which
-//! fits the cache closest to the core, and lets the faster partner be up to a set ahead. The spinning is not
-//! accounted for: reading a clock would take longer than the wait.
+//! A counter belongs to the first of a pair while it is even, and to the second while it is odd. Waiting is a bare spin on it. So
+//! partners must be on the CPU at the same time, as in the paper. A set has 16 lines: it fits the cache closest to the core, and the
+//! faster partner may be up to a set ahead. Spinning is not accounted for, since reading a clock would take longer than the wait.
 
 use crate::crew::Crew;
 use crate::kernel::Kernel;
@@ -25,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const COUNTERS: u64 = 16;
 const MIB: u64 = 1 << 20;
 
-/// Private work per increment of LuBench: several times what a line takes to come from another socket.
+/// Private work per increment of LuBench: several times the latency of a line from another socket.
 const PRIVATE_NS: u64 = 1_000;
 
-/// What `program` looks like from outside.
+/// The plan of `program`.
 pub fn plan(program: &Micro) -> Plan {
     let (name, unit, works) = match program.name {
         MicroKind::Hubench => ("hubench", "sweep of 16 increments", false),
@@ -56,7 +55,7 @@ pub fn needed_bytes(program: &Micro) -> u128 {
     }
 }
 
-/// What each thread of membench streams through: twice the last-level cache, at least 64 MiB, in whole MiB.
+/// The memory that each thread of membench streams through: twice the last-level cache, at least 64 MiB, in whole MiB.
 fn stream_bytes() -> u64 {
     last_level_cache_bytes().map_or(0, |llc| 2 * llc).next_multiple_of(MIB).max(64 * MIB)
 }
@@ -94,7 +93,7 @@ pub fn run(program: &Micro, pace: Pace, crew: &Crew, watch: &mut Watch) -> Resul
     }
 }
 
-/// Every thread does `rounds` rounds of what `prepare` makes for it, or as many as it can.
+/// Every thread does `rounds` rounds of the work that `prepare` makes for it, or as many as it can.
 fn rounds_of<Round: FnMut(u64) -> bool>(
     rounds: u64,
     crew: &Crew,
@@ -114,7 +113,7 @@ fn rounds_of<Round: FnMut(u64) -> bool>(
     })
 }
 
-/// Increments each counter of the set once, each when it is this partner's turn; false if cut short.
+/// Increments each counter of the set once, in this partner's turn. Returns false if cut short.
 fn sweep(set: &[Line], me: u64, round: u64, private_ns: u64, hand: &mut LoadThread) -> bool {
     for counter in set {
         while counter.read(0) != 2 * round + me {

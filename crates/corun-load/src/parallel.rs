@@ -1,9 +1,8 @@
-//! Parallel programs with known behaviour: threads that compute for a grain and then depend on each other through
-//! a barrier, a lock, a pipeline, a queue, each other's queues, or not at all.
+//! Parallel programs with known behavior: threads compute for a grain and then depend on each other through a barrier, a lock, a
+//! pipeline, a queue, each other's queues, or not at all.
 //!
-//! A grain is an amount of work, stated as the time it takes alone on an idle CPU (see [`crate::calibration`]); its
-//! length depends on seed, thread and index alone, so every run does the same work. Each program has one function
-//! below, and all wait through [`crate::waiting`].
+//! A grain is an amount of work, given as its time alone on an idle CPU (see [`crate::calibration`]). Its length depends only on seed,
+//! thread and index, so every run does the same work. Each program has one function below, and all wait through [`crate::waiting`].
 
 use crate::barrier::Barrier;
 use crate::crew::Crew;
@@ -22,7 +21,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What `program` looks like from outside.
+/// The plan of `program`.
 pub fn plan(program: &Parallel) -> Plan {
     let own = |name| Plan::alike(name, program.threads);
     let every = of_every_thread(program.length(), program.threads);
@@ -99,7 +98,7 @@ pub fn shared(program: &Parallel) -> Vec<Line> {
     lines(if program.sharing == Sharing::None { 0 } else { program.shared })
 }
 
-/// What thread number `number` does, with its memory touched.
+/// The kernel of thread number `number`, with its memory touched.
 pub fn kernel<'a>(program: &Parallel, shared: &'a [Line], number: usize) -> Kernel<'a> {
     Kernel::new(lines(program.footprint), shared, program.sharing, number)
 }
@@ -148,7 +147,7 @@ impl<'a> Run<'a> {
         Waiter::new(policy, &self.crew.tallies[number].wait)
     }
 
-    /// How often each thread, or the whole program, iterates at most.
+    /// The most iterations of each thread, or of the whole program.
     fn iterations(&self) -> u64 {
         match self.program.length() {
             Length::Iterations(n) => n,
@@ -156,7 +155,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The grain's work is done: now it waits for its device and sleeps.
+    /// After the work of a grain: waits for its device and sleeps.
     fn rest(&self, hand: &LoadThread) {
         hand.idle(self.program.io + self.program.sleep);
     }
@@ -205,7 +204,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Items flow through the stages. A run that is stopped lets those under way through, unworked and uncounted.
+    /// Items flow through the stages. A stopped run lets items in progress through, without work and without counting them.
     fn pipeline(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let flow = &flow(self.program);
         let depth = self.program.queue_depth as usize;
@@ -261,8 +260,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Each thread takes grains from the front of its own queue, which a lock guards; who has run out takes them from
-    /// the back of the fullest.
+    /// Each thread takes grains from the front of its own queue, which a lock guards. A thread without grains takes them from the back
+    /// of the fullest queue.
     fn steal(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let own: Vec<Lock<Range<u64>>> =
             (0..self.program.threads).map(|t| Lock::new(self.program.own_grains(t))).collect();
@@ -297,7 +296,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Threads that have nothing to do with each other.
+    /// Threads that do not depend on each other.
     fn none(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         self.crew.run(watch, |number| {
             let mut hand = self.load_thread(number);

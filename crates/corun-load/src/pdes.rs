@@ -1,7 +1,8 @@
 //! A parallel discrete-event simulation: PHOLD with events of calibrated work, on the engine of `corun-pdes`.
 //!
-//! The workers are threads of the crew, so they are named, pinned, counted and stopped like those of any load. An iteration is an event
-//! that was committed. Work counts what was done, with what was taken back later and what was done again to restore a state.
+//! The workers are threads of the crew, so they are named, pinned, counted and stopped like those of any load. An iteration is a
+//! committed event. Work counts everything that was done, including events that were taken back later and those handled again to
+//! restore a state.
 
 use crate::crew::Crew;
 use crate::kernel::Kernel;
@@ -16,15 +17,15 @@ use corun_pdes::{Context, Model, Options, Run};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Work of a worker between two rounds of global virtual time, as far as events are this short: what was done is told this often.
+/// Work of a worker between two rounds of global virtual time, for short events. Progress is reported at this interval.
 const ROUND_NS: u64 = 5_000_000;
 
-/// What `program` looks like from outside.
+/// The plan of `program`.
 ///
 /// # Errors
-/// The CPUs that this process may use cannot be asked for.
+/// The CPUs that this process may use cannot be read.
 pub fn plan(program: &Pdes) -> Result<Plan, LoadError> {
-    // Fixed mapping is of workers to CPUs as well.
+    // Fixed mapping also maps workers to CPUs.
     let cpus = match program.mapping {
         Mapping::Fm if program.cpus.is_empty() => affinity::allowed_cpus().map_err(LoadError::Affinity)?,
         _ => program.cpus.clone(),
@@ -51,7 +52,7 @@ fn describe(p: &Pdes) -> String {
     format!("simulation (Time Warp), {mapping}, {workers}, {} LPs, grain {grain}", p.lps)
 }
 
-/// PHOLD whose events take as long as they were asked to.
+/// PHOLD with events of a given duration.
 struct Calibrated<'a> {
     phold: Phold,
     loops: u64,
@@ -59,7 +60,7 @@ struct Calibrated<'a> {
 }
 
 thread_local! {
-    /// Loops of the kernel that this thread did.
+    /// Loops of the kernel on this thread.
     static LOOPS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -76,7 +77,7 @@ impl Model for Calibrated<'_> {
     }
 
     fn handle(&self, state: &mut u64, event: &(), context: &mut Context<'_, ()>) {
-        // What a run that was ended still handles is not worth the time.
+        // Events that an ended run still handles need no work.
         if self.loops > 0 && !self.cut.load(Relaxed) {
             Kernel::registers().run(self.loops);
             LOOPS.set(LOOPS.get() + self.loops);
@@ -109,10 +110,10 @@ fn options(p: &Pdes) -> Options {
     }
 }
 
-/// Runs `program`. What is committed in the end and was not told before counts for the first worker.
+/// Runs `program`. Events that are committed at the end, and were not reported before, count for the first worker.
 ///
 /// # Errors
-/// As [`Crew::run`], or what the engine refuses.
+/// As [`Crew::run`], or the engine's error.
 pub fn run(program: &Pdes, pace: Pace, crew: &Crew, watch: &mut Watch) -> Result<Ended, LoadError> {
     let model = Calibrated {
         phold: Phold {

@@ -1,5 +1,5 @@
-//! What a program looks like from outside: its threads, what counts as an iteration, and how it ends. Every
-//! program writes one; the crew, the progress and the report read it.
+//! The outside of a program: its threads, its unit of iteration, and its end. Every program makes one; the crew, the progress and the
+//! report read it.
 
 use corun_model::workload::Length;
 
@@ -8,17 +8,17 @@ use corun_model::workload::Length;
 pub struct Plan {
     /// The program in one line.
     pub what: String,
-    /// What one iteration is: "round", "grain", "item", ….
+    /// The unit of iteration: "round", "grain", "item", ….
     pub unit: &'static str,
     /// The threads, in order.
     pub threads: Vec<Thread>,
     /// CPUs to pin them to, round robin; empty: not pinned.
     pub cpus: Vec<u32>,
-    /// How it ends; the iterations are those of the whole program.
+    /// Its end. The iterations are those of the whole program.
     pub length: Length,
-    /// The share of a CPU that each thread asks for, if it asks for a certain one.
+    /// The share of a CPU that each thread asks for, if it is fixed.
     pub demand: Option<f64>,
-    /// Its threads wait for each other and keep an account of that.
+    /// Its threads wait for each other, and keep an account of it.
     pub waits: bool,
     /// Its work is counted in loops of the kernel.
     pub works: bool,
@@ -27,10 +27,10 @@ pub struct Plan {
 /// A thread of a plan.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// As `top -H` and a profile show it, where the kernel keeps 15 bytes of it.
+    /// The name, as `top -H` and a profile show it. The kernel keeps 15 bytes of it.
     pub name: String,
-    /// Its iterations count as the program's. Not so the thread of a barrier that only repeats the count of the
-    /// first, nor one of a pipeline's earlier stages.
+    /// Whether its iterations count as the program's. Those of a barrier's other threads do not, since they repeat the count of the
+    /// first. Those of a pipeline's earlier stages do not either.
     pub counts: bool,
 }
 

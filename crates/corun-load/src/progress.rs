@@ -1,4 +1,4 @@
-//! What a run tells while it runs: the difference of two snapshots of what its threads have counted.
+//! The progress of a run: the difference of two snapshots of its threads' counters.
 
 use crate::goal::Measure;
 use crate::plan::Plan;
@@ -7,14 +7,14 @@ use corun_model::workload::Length;
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
 
-/// How far a run is. Rates and demands are those since the last progress.
+/// The progress of a run. Rates and demands are those since the last progress.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Progress {
     /// Always `corun.load.progress/1`.
     pub schema: &'static str,
     /// Wall time since the start in nanoseconds.
     pub wall_ns: u64,
-    /// What an iteration is.
+    /// The unit of iteration.
     pub unit: &'static str,
     /// Iterations of the program so far.
     pub iterations: u64,
@@ -23,15 +23,15 @@ pub struct Progress {
     /// Achieved demand: CPU time over wall time, the mean over the threads; `None` for a command, whose children
     /// are not watched.
     pub demand: Option<f64>,
-    /// How much of the run is done, 0..=1; `None` if nobody can know.
+    /// How much of the run is done, 0..=1. `None` if unknown.
     pub done: Option<f64>,
-    /// What calibrated interference holds; null for all other programs.
+    /// The state of calibrated interference; null for all other programs.
     pub holding: Option<Holding>,
     /// The threads, in order.
     pub threads: Vec<ThreadProgress>,
 }
 
-/// How far a thread is.
+/// The progress of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadProgress {
     /// Its name.
@@ -44,18 +44,18 @@ pub struct ThreadProgress {
     pub demand: f64,
 }
 
-/// How far the holding is, in a [`Progress`].
+/// The state of calibrated interference, in a [`Progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Holding {
     /// Whether the numbers are shares of steal or slowdowns.
     pub measure: Measure,
-    /// What was asked for.
+    /// The requested value.
     pub target: f64,
-    /// What the last second had.
+    /// The value of the last second.
     pub achieved: f64,
     /// Whether that is in the band.
     pub in_band: bool,
-    /// Share of every CPU that is asked for now.
+    /// The present demand: a share of every CPU.
     pub demand: f64,
 }
 
@@ -73,7 +73,7 @@ impl Display for Holding {
     }
 }
 
-/// What the threads of a plan have counted at one moment.
+/// The counters of a plan's threads at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Vec<Count>);
 
@@ -85,7 +85,7 @@ struct Count {
 }
 
 impl Snapshot {
-    /// What threads have counted so far.
+    /// The counters at present.
     pub fn of(tallies: &[Tally]) -> Snapshot {
         let count = |tally: &Tally| {
             let (wall_ns, cpu_ns) = tally.time_ns();

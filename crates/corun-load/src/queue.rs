@@ -1,5 +1,5 @@
-//! A bounded queue between two stages of a pipeline: producers wait while it is full, consumers while it is
-//! empty, and it ends when the last producer has left and everything has been taken.
+//! A bounded queue between two stages of a pipeline. Producers wait while it is full, consumers while it is empty. It ends when the
+//! last producer has left and it is empty.
 
 use crate::eventcount::EventCount;
 use crate::lock::Lock;

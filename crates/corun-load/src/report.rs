@@ -1,8 +1,7 @@
-//! What a run did, for programs (`corun.load/1`) and, in [`crate::text`], for people.
+//! The results of a run, for programs (`corun.load/1`) and, in [`crate::text`], for people.
 //!
-//! Per thread: `work_ns` is the calibrated work done, `cpu_ns` the CPU time it took, `wall_ns` the time that
-//! passed; with `waiting.spin_ns` and `waiting.block_ns` these are what a profile of the run should find. What a
-//! program does not keep an account of is null, not 0.
+//! Per thread: `work_ns` is the calibrated work done, `cpu_ns` its CPU time, and `wall_ns` the time that passed. With `waiting.spin_ns`
+//! and `waiting.block_ns` these are the figures that a profile of the run should find. Figures without an account are null, not 0.
 
 use crate::calibration::Calibration;
 use crate::crew::Crew;
@@ -19,27 +18,27 @@ pub struct Report {
     pub schema: &'static str,
     /// The program in one line.
     pub what: String,
-    /// Why it is over.
+    /// Why it ended.
     pub ended: Ended,
-    /// What one iteration is: round, grain, item, burst, ….
+    /// The unit of iteration: round, grain, item, burst, ….
     pub unit: &'static str,
-    /// Iterations of the program: rounds of a barrier, items out of a pipeline; else the sum over the threads.
+    /// Iterations of the program: rounds of a barrier, items out of a pipeline; otherwise the sum over the threads.
     pub iterations: u64,
     /// Iterations per second of wall time.
     pub per_second: f64,
-    /// From the start of the first thread to the end of the last, in nanoseconds; preparations are not in it.
+    /// From the start of the first thread to the end of the last, in nanoseconds, without preparations.
     pub wall_ns: u64,
     /// CPU time of all threads in nanoseconds; of a command, with its descendants.
     pub cpu_ns: u64,
     /// Achieved demand: CPU time over wall time, the mean over the threads, or of the whole command.
     pub demand: f64,
-    /// The demand asked for; null where the program does not ask for a certain one.
+    /// The requested demand; null if it is not fixed.
     pub demand_asked: Option<f64>,
-    /// The pace of its work; null where no work is counted.
+    /// The pace of its work; null if no work is counted.
     pub calibration: Option<Calibration>,
-    /// What waiting cost all threads together; null where no account is kept.
+    /// The cost of waiting for all threads together; null without an account.
     pub waiting: Option<Waiting>,
-    /// What calibrated interference held; null for all other programs.
+    /// The result of calibrated interference; null for all other programs.
     pub held: Option<Held>,
     /// The threads, in order; none for a command, whose threads are its own.
     pub threads: Vec<ThreadReport>,
@@ -47,12 +46,12 @@ pub struct Report {
     pub command: Option<CommandReport>,
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadReport {
     /// Its name.
     pub name: String,
-    /// The kernel's id of it.
+    /// Its thread id in the kernel.
     pub tid: i32,
     /// The CPU it was pinned to; null if it was not.
     pub cpu: Option<u32>,
@@ -66,22 +65,22 @@ pub struct ThreadReport {
     pub cpu_ns: u64,
     /// CPU time over wall time.
     pub demand: f64,
-    /// Work done, in nanoseconds of solo CPU time by the calibration; null where none is counted.
+    /// Work done, in nanoseconds of solo CPU time according to the calibration; null if none is counted.
     pub work_ns: Option<u64>,
     /// Voluntary context switches.
     pub yields: u64,
     /// Involuntary context switches.
     pub preemptions: u64,
-    /// What waiting cost; null where no account is kept.
+    /// The cost of waiting; null without an account.
     pub waiting: Option<Waiting>,
 }
 
-/// What waiting for other threads cost.
+/// The cost of waiting for other threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// Waits that were not over before they began.
     pub waits: u64,
-    /// Wall time inside them in nanoseconds; what is neither spin nor block of it, the thread was preempted.
+    /// Wall time inside them in nanoseconds. In the part that is neither spin nor block, the thread was preempted.
     pub wait_ns: u64,
     /// CPU time spent spinning in nanoseconds.
     pub spin_ns: u64,
@@ -91,14 +90,14 @@ pub struct Waiting {
     pub block_ns: u64,
 }
 
-/// How a command ended and what it used, as `wait4` tells.
+/// The end of a command and its resource usage, from `wait4`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommandReport {
-    /// What was run.
+    /// Program and arguments.
     pub argv: Vec<String>,
     /// Its exit status; null if a signal ended it.
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
     /// CPU time in user mode in nanoseconds.
     pub user_ns: u64,

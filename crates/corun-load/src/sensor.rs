@@ -1,22 +1,22 @@
-//! How a victim fares: what a watcher saw of it in a window, and the share of its progress that it lost.
+//! The state of a victim: a watcher's observations in a window, and the share of its progress that it lost.
 //!
-//! Method. Steal is counted by the kernel, so [`Gauge::Steal`] needs nothing else. A slowdown needs to know what the
-//! victim would do alone: [`Gauge::Rate`] remembers how much it computed per second before the interference began,
-//! and compares. What it computes is its time on a CPU less what of that was found to be spinning.
+//! Method. The kernel counts steal, so [`Gauge::Steal`] needs nothing else. A slowdown needs the victim's solo rate. [`Gauge::Rate`]
+//! remembers how much it computed per second before the interference began, and compares. Its computing is its time on a CPU minus
+//! known spinning.
 //!
-//! Limits of the rate. It takes the victim to have a given amount to compute, at the pace of the baseline: a program
-//! with phases that ask for less CPU looks slowed, one that serves requests as they come does not slow down at all as
-//! long as it keeps up. Where nobody tells spinning from computing, a victim that spins while it waits for its own
-//! threads looks less slowed than it is. What others did to it during the baseline is part of the baseline.
+//! Limits of the rate. It assumes that the victim has a fixed amount of computing, at the pace of the baseline. A program with phases
+//! that need less CPU looks slowed. A program that serves requests does not slow down as long as it keeps up. If spinning is unknown, a
+//! victim that spins while it waits for its own threads looks less slowed than it is. Disturbance by others during the baseline is part
+//! of the baseline.
 
-/// What a watcher saw of the victim in one window, summed over its tasks.
+/// The observations of the victim in one window, summed over its tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Length of the window in nanoseconds.
     pub window_ns: u64,
     /// Time on a CPU in nanoseconds, spinning included.
     pub run_ns: u64,
-    /// The part of it that was spinning; `None`: nobody told them apart.
+    /// The part of it that was spinning. `None` if unknown.
     pub spin_ns: Option<u64>,
     /// Time in the run queue in nanoseconds.
     pub wait_ns: u64,
@@ -24,38 +24,38 @@ pub struct Sample {
     pub alive: bool,
 }
 
-/// Whoever watches the victim. On a live machine that is its ledger; tests have modelled ones.
+/// The watcher of a victim. On a live machine this is its ledger; tests have modelled ones.
 pub trait Sensor {
-    /// By what it sees, as corun's reports call it: `ebpf`, `schedstat`.
+    /// The source of its observations, as in corun's reports: `ebpf`, `schedstat`.
     fn source(&self) -> &'static str;
 
-    /// Lets `ns` nanoseconds pass and tells what the victim did in them.
+    /// Lets `ns` nanoseconds pass, and returns the victim's activity in them.
     ///
     /// # Errors
     /// One sentence: the victim can no longer be watched.
     fn window(&mut self, ns: u64) -> Result<Sample, String>;
 }
 
-/// Below this share of one CPU wanted, the victim sleeps: a window tells nothing of what is taken from it.
+/// If it wants less than this share of one CPU, the victim sleeps, and a window shows nothing about its loss.
 const LEAST_WANTED: f64 = 0.002;
 
 /// From a window to the share of its progress that the victim lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gauge {
-    /// The share of the time in which it wanted a CPU that it did not have one.
+    /// The share of the time without a CPU, of the time in which it wanted one.
     Steal,
-    /// What it computed, against what it computed in the same time alone.
+    /// Its computing, compared with that in the same time alone.
     Rate {
         /// CPU time per time, alone: 2.0 is two CPUs' worth.
         solo: f64,
-        /// Whether that was useful work, without spinning; then windows that cannot tell them apart tell nothing.
+        /// Whether that is useful work, without spinning. Then windows with unknown spinning are unknown.
         useful: bool,
     },
 }
 
 impl Gauge {
-    /// The share of its progress that the victim lost in a window, below 0 if it did more than alone; `None` if the
-    /// window does not tell.
+    /// The share of its progress that the victim lost in a window, below 0 if it did more than alone. `None` if the window does not
+    /// show it.
     pub fn lost(self, sample: &Sample) -> Option<f64> {
         let window_ns = sample.window_ns as f64;
         match self {
@@ -69,18 +69,18 @@ impl Gauge {
 }
 
 impl Sample {
-    /// Whether the victim wanted no CPU to speak of: nothing can be taken from it, and it is no slower for that.
+    /// Whether the victim wanted almost no CPU: then nothing can be taken from it, and it is not slower.
     pub fn sleeps(&self) -> bool {
         (self.run_ns + self.wait_ns) as f64 <= LEAST_WANTED * self.window_ns as f64
     }
 
-    /// CPU time per time, without spinning if only `useful` work counts; `None`: nobody told them apart.
+    /// CPU time per time, without spinning if only `useful` work counts. `None` if spinning is unknown.
     pub fn rate(&self, useful: bool) -> Option<f64> {
         let spin_ns = if useful { self.spin_ns? } else { 0 };
         Some(self.run_ns.saturating_sub(spin_ns) as f64 / (self.window_ns as f64).max(1.0))
     }
 
-    /// This window and the one that follows it. Spinning that one of them does not know, both do not.
+    /// This window and the one that follows it. Spinning is unknown if either does not know it.
     #[must_use]
     pub fn plus(&self, next: &Sample) -> Sample {
         let spin_ns = match (self.window_ns, self.spin_ns, next.spin_ns) {
@@ -98,15 +98,15 @@ impl Sample {
     }
 }
 
-/// How much of its time on a CPU the victim spun when that was last known. A window that does not tell must not stop the
-/// controller, which would go on pressing as it did when it knew nothing; it counts in no account.
+/// The last known share of spinning in the victim's time on a CPU. A window with unknown spinning must not stop the controller, which
+/// would keep its old demand. It does not count in any account.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastSpin {
     share: Option<f64>,
 }
 
 impl LastSpin {
-    /// The window with spinning as it was last known, where it does not tell.
+    /// The window, with the last known share of spinning if it is unknown.
     pub fn fill_in(&mut self, sample: &Sample) -> Sample {
         if let Some(spin_ns) = sample.spin_ns.filter(|_| sample.run_ns > 0) {
             self.share = Some(spin_ns as f64 / sample.run_ns as f64);
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn steal_is_the_wait_of_the_time_in_which_it_wanted_a_cpu() {
+    fn steal_is_the_waiting_share_of_the_time_in_which_it_wanted_a_cpu() {
         assert!(near(Gauge::Steal.lost(&sample(1500, 500, None)), 0.25));
         assert_eq!(Gauge::Steal.lost(&sample(1, 0, None)), None, "a victim that sleeps tells nothing");
     }
 
     #[test]
-    fn a_slowdown_is_what_it_no_longer_computes() {
+    fn a_slowdown_is_the_missing_computing() {
         let alone = Gauge::Rate { solo: 1.8, useful: false };
         assert!(near(alone.lost(&sample(1200, 300, None)), 1.0 / 3.0));
         assert!(near(alone.lost(&sample(0, 1000, None)), 1.0), "a victim that gets nothing has lost all");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_does_not_tell_spinning_steers_by_the_last_that_did() {
+    fn a_window_with_unknown_spinning_uses_the_last_known_share() {
         let gauge = Gauge::Rate { solo: 1.5, useful: true };
         let held = |fill_in: bool| {
             let (mut controller, mut last) = (Controller::new(1.0 / 3.0), LastSpin::default());
@@ -166,7 +166,7 @@ mod tests {
                 let run_ms = (2000.0 * (1.0 - controller.demand())) as u64;
                 let truth = sample(run_ms, 2000 - run_ms, Some(run_ms / 4));
                 lost = gauge.lost(&truth).unwrap();
-                // One window in ten tells.
+                // One window in ten knows it.
                 let seen = if window % 10 == 9 { truth } else { Sample { spin_ns: None, ..truth } };
                 controller.saw(gauge.lost(&if fill_in { last.fill_in(&seen) } else { seen }));
             }

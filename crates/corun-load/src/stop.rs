@@ -4,7 +4,7 @@ use crate::futex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-/// A request to stop, and the bell by which the thread that watches over a run is woken.
+/// A request to stop, and a bell that wakes the thread that watches a run.
 #[derive(Debug, Default)]
 pub struct Stop {
     requested: AtomicBool,
@@ -17,20 +17,19 @@ impl Stop {
         Stop { requested: AtomicBool::new(false), bell: AtomicU32::new(0) }
     }
 
-    /// Asks the run to stop: its threads end what they are doing within a millisecond or at their next wake-up
-    /// (at most a tenth of a second later), and the run returns its report. May be called from a signal handler.
+    /// Asks the run to stop. Its threads end their work within a millisecond, or at their next wake-up (at most a tenth of a second
+    /// later), and the run returns its report. May be called from a signal handler.
     pub fn request(&self) {
         self.requested.store(true, SeqCst);
         self.ring();
     }
 
-    /// Whether somebody has asked.
+    /// Whether a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.requested.load(SeqCst)
     }
 
-    /// A request that SIGINT and SIGTERM make from now on. The second signal of a kind kills the process, as it
-    /// would have without this.
+    /// A request that SIGINT and SIGTERM make from now on. The second signal of a kind kills the process, as usual.
     pub fn on_signals() -> &'static Stop {
         static STOP: Stop = Stop::new();
         extern "C" fn handle(_: libc::c_int) {
@@ -53,7 +52,7 @@ impl Stop {
         futex::wake(&self.bell, i32::MAX);
     }
 
-    /// The number of rings so far: read it, look around, then [`Stop::listen`] for the next.
+    /// The number of rings so far. Read it, check what happened, then [`Stop::listen`] for the next.
     pub(crate) fn rings(&self) -> u32 {
         self.bell.load(SeqCst)
     }

@@ -1,5 +1,5 @@
-//! What a thread of a load counts about itself while it runs. Each thread writes its own tally and the thread
-//! that reports reads them all: plain loads and stores, on lines of their own, so that counting disturbs nothing.
+//! The counters of a load's thread while it runs. Each thread writes its own tally, and the thread that reports reads them all. They
+//! use plain loads and stores, on separate lines, so counting disturbs nothing.
 
 use crate::clock::{now_ns, CpuClock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,14 +26,14 @@ impl Counter {
     }
 }
 
-/// What waiting has cost a thread.
+/// The cost of waiting for a thread.
 #[derive(Debug, Default)]
 pub struct WaitTally {
     /// Waits that were not over before they began.
     pub waits: Counter,
     /// Wall time inside them.
     pub wait_ns: Counter,
-    /// CPU time spent spinning in them: what a spin detector should find.
+    /// CPU time spent spinning in them: a spin detector should find this.
     pub spin_ns: Counter,
     /// Times the thread went to sleep in the kernel.
     pub sleeps: Counter,
@@ -41,7 +41,7 @@ pub struct WaitTally {
     pub block_ns: Counter,
 }
 
-/// Everything one thread counts.
+/// All counters of one thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Tally {
@@ -49,15 +49,15 @@ pub struct Tally {
     pub iterations: Counter,
     /// Loops of the work kernel.
     pub loops: Counter,
-    /// What waiting cost.
+    /// The cost of waiting.
     pub wait: WaitTally,
-    /// When the thread was let go, and by which clocks its time is told; unset before that.
+    /// The start of the thread, and its clocks; unset before that.
     pub start: OnceLock<Start>,
-    /// What the thread used in the end, once it has ended.
+    /// The resource usage of the thread, once it has ended.
     pub used: OnceLock<Used>,
 }
 
-/// Where a thread began.
+/// The start of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// The wall clock then.
@@ -66,11 +66,11 @@ pub struct Start {
     pub cpu_ns: u64,
     /// That clock.
     pub clock: CpuClock,
-    /// The kernel's name for the thread.
+    /// Its thread id in the kernel.
     pub tid: i32,
 }
 
-/// What a thread has used from start to end.
+/// The resource usage of a thread from start to end.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     /// Wall time.
@@ -84,7 +84,7 @@ pub struct Used {
 }
 
 impl Tally {
-    /// Wall and CPU time of the thread so far, in nanoseconds; both 0 before it has been let go.
+    /// Wall and CPU time of the thread so far, in nanoseconds. Both are 0 before it starts.
     pub fn time_ns(&self) -> (u64, u64) {
         match (self.used.get(), self.start.get()) {
             (Some(used), _) => (used.wall_ns, used.cpu_ns),

@@ -7,7 +7,7 @@ use crate::watch::Ended;
 use corun_model::duration::{human_bytes, human_ns};
 use std::fmt::{Display, Formatter, Result};
 
-/// Threads shown one by one; of more only the first are.
+/// The most threads that are listed.
 const MOST_THREADS: usize = 64;
 
 impl Display for Report {

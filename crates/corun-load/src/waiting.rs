@@ -1,19 +1,19 @@
-//! What a thread does while it waits, and the account it keeps of that.
+//! The behavior of a waiting thread, and its account.
 //!
-//! `spin` executes PAUSE until the wait is over and never enters the kernel in between; `block` sleeps in the
-//! kernel (futex) at once; `spin-then-block` spins for a given time, then sleeps. No library's own heuristics are
-//! in the way, so the behaviour is exactly what the workload file says.
+//! `spin` executes PAUSE until the wait is over, and never enters the kernel in between. `block` sleeps in the kernel (futex) at once.
+//! `spin-then-block` spins for a given time, then sleeps. No library adds its own heuristics, so the behavior is exactly that of the
+//! workload file.
 //!
-//! The account is the ground truth for a spin detector: the CPU time (not wall time: a preempted spinner does not
-//! spin) between the beginning and the end of the spinning. Its limit: two reads of the CPU clock per wait that
-//! spins, about 0.3 µs before and after, of which half counts as spinning.
+//! The account is the ground truth for a spin detector: the CPU time between the beginning and the end of spinning. It is not wall
+//! time, since a preempted spinner does not spin. Its limit: each wait that spins reads the CPU clock twice, about 0.3 µs before and
+//! after, and half of that counts as spinning.
 
 use crate::clock::{now_ns, thread_cpu_ns};
 use crate::futex;
 use crate::tally::WaitTally;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 
-/// What to do while waiting.
+/// The policy for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Stay on the CPU until the wait is over.
@@ -27,7 +27,7 @@ pub enum Policy {
 /// PAUSEs between two looks at the clock in a bounded spin: well under 10 µs on any CPU.
 const PAUSES_PER_LOOK: u32 = 32;
 
-/// One thread's way to wait and its account.
+/// One thread's way to wait, and its account.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter<'a> {
     policy: Policy,
@@ -40,8 +40,8 @@ impl<'a> Waiter<'a> {
         Waiter { policy, tally }
     }
 
-    /// Returns once `word` no longer holds `seen`. Before each sleep adds itself to `sleepers`, so that who
-    /// changes the word knows whether there is somebody to wake.
+    /// Returns once `word` no longer holds `seen`. Before each sleep it adds itself to `sleepers`, so that the thread that changes the
+    /// word knows whether to wake one.
     pub fn wait_while(&self, word: &AtomicU32, seen: u32, sleepers: &AtomicU32) {
         let over = || word.load(Acquire) != seen;
         if over() {

@@ -1,4 +1,4 @@
-//! Watching over a run: progress at fixed times, the end of the time allowed, the request to stop.
+//! Watches a run: progress at fixed times, the time limit, the request to stop.
 
 use crate::clock::now_ns;
 use crate::progress::Progress;
@@ -6,23 +6,23 @@ use crate::stop::Stop;
 use corun_model::workload::Length;
 use serde::Serialize;
 
-/// Why a run is over.
+/// Why a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// It did all it was to do.
+    /// It has done all its work.
     Completed,
     /// Its time was up.
     TimeUp,
     /// It was asked to stop.
     Stopped,
-    /// Whom it disturbed has ended.
+    /// The victim has ended.
     VictimEnded,
 }
 
-/// Who watches over a run, and by what rules.
+/// Watches a run, with these rules.
 pub struct Watch<'a> {
-    /// Asks it to stop.
+    /// The request to stop.
     pub stop: &'a Stop,
     limit_ns: Option<u64>,
     progress_every_ns: Option<u64>,
@@ -48,8 +48,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until `is_over`, which rings the bell of the stop. Calls `cut` once if the time is up or a stop is
-    /// asked for before, and goes on waiting.
+    /// Waits until `is_over`, which rings the bell of the stop. If the time is over or a stop is requested before, calls `cut` once,
+    /// and goes on waiting.
     pub fn until(
         &mut self,
         limit_ns: Option<u64>,

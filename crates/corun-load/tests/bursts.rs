@@ -1,4 +1,4 @@
-//! Bursts by wall time on a crowded CPU. By itself, since it crowds a CPU.
+//! Bursts by wall time on a crowded CPU. In its own file, since it crowds a CPU.
 
 use corun_load::{run, Options, Stop};
 use corun_model::workload::{BusyBy, Interference, Pattern, Program};
@@ -6,7 +6,7 @@ use corun_model::workload::{BusyBy, Interference, Pattern, Program};
 const MS: u64 = 1_000_000;
 
 #[test]
-fn bursts_by_wall_time_keep_their_cycle_where_others_steal_and_do_less() {
+fn bursts_by_wall_time_keep_their_cycle_under_steal_and_do_less() {
     let of = |busy_by| {
         let crowd = |stop: &Stop| {
             let load = Interference { threads: 4, cpus: vec![0], ..Interference::default() };
@@ -29,7 +29,7 @@ fn bursts_by_wall_time_keep_their_cycle_where_others_steal_and_do_less() {
         })
     };
     let (cpu, wall) = (of(BusyBy::Cpu), of(BusyBy::Wall));
-    // A fifth of the CPU makes 100 ms and more of a burst of 20 ms; by wall time one begins every 40 ms.
+    // A fifth of the CPU stretches a burst of 20 ms to 100 ms and more. With wall time one begins every 40 ms.
     assert!(wall.0 > 1.5 * cpu.0, "bursts in a second: {} by wall time, {} by CPU time", wall.0, cpu.0);
     assert!(wall.1 / wall.0 < 0.75 * cpu.1 / cpu.0.max(1.0), "CPU time of a burst: {wall:?} and {cpu:?}");
 }

@@ -1,12 +1,12 @@
-//! Calibrated interference with its real threads, against a sensor that is fed by what these threads truly take.
+//! Calibrated interference with its real threads, and a sensor that gets the CPU time of these threads.
 //!
-//! The one test of this file has the process for itself, so the CPU time of the process is that of the interference.
+//! The only test of this file has the process to itself, so the CPU time of the process is that of the interference.
 
 use corun_load::{hold, Ended, Goal, Hold, Options, Sample, Sensor, Stop};
 use corun_model::workload::{Interference, Pattern};
 use std::time::{Duration, Instant};
 
-/// A victim that loses just what the interference takes of the CPUs that it presses on, and dies in the end.
+/// A victim that loses exactly what the interference takes on the target CPUs, and dies at the end.
 struct Mirror {
     cpus: u64,
     from: Instant,
@@ -62,8 +62,8 @@ fn real_threads_are_steered_to_the_goal_until_the_victim_ends() {
     assert_eq!(report.ended, Ended::VictimEnded);
     assert!((6..=8).contains(&told), "40 windows of 0.2 s are 8 s, the last of them unfinished: {told}");
     assert!(report.iterations > 100, "{} bursts", report.iterations);
-    // Bursts are CPU time, so a busy machine delays them but does not take them away; unless it leaves less than
-    // the goal, and then that is said.
+    // Bursts are CPU time, so a busy machine delays them but does not take them away. If it leaves less than the goal, the report says
+    // so.
     match &held.limit {
         Some(limit) => println!("skipped: this machine is too busy to judge ({limit})"),
         None => assert!(held.mean.is_some_and(|mean| (0.14..=0.26).contains(&mean)), "{held}"),

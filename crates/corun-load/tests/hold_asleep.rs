@@ -1,12 +1,12 @@
-//! Calibrated interference with its real threads beside a victim that sleeps.
+//! Calibrated interference with its real threads and a sleeping victim.
 //!
-//! The one test of this file has the process for itself, so the CPU time of the process is that of the interference.
+//! The only test of this file has the process to itself, so the CPU time of the process is that of the interference.
 
 use corun_load::{hold, Goal, Hold, Options, Sample, Sensor, Stop};
 use corun_model::workload::{Interference, Pattern};
 use std::time::Duration;
 
-/// Wants no CPU, and remembers how much the interference took in each window.
+/// Wants no CPU, and remembers the CPU time of the interference in each window.
 #[derive(Default)]
 struct Sleeper {
     taken_ns: Vec<u64>,
@@ -36,7 +36,7 @@ impl Sensor for Sleeper {
 }
 
 #[test]
-fn nothing_is_burnt_beside_a_victim_that_sleeps() {
+fn no_cpu_time_is_used_next_to_a_sleeping_victim() {
     let cpus = corun_load::affinity::allowed_cpus().unwrap()[..1].to_vec();
     let load = Interference { pattern: Pattern::Periodic, threads: 1, cpus, ..Interference::default() };
     let what = Hold { goal: Goal::Steal(0.5), baseline_ns: 0, load };
@@ -44,7 +44,7 @@ fn nothing_is_burnt_beside_a_victim_that_sleeps() {
     let options = Options { loops_per_ms: Some(100_000), ..Options::default() };
     let report = hold::run(&what, &mut victim, &options, &Stop::new(), |_| {}).unwrap();
     assert_eq!(report.held.unwrap().asleep, Some(1.0));
-    // The first window is of no length, and contains what came before.
+    // The first window has no length, and contains the time before.
     let sum = |from: usize| victim.taken_ns[from..from + 5].iter().sum::<u64>();
     let (before, after) = (sum(1), sum(WINDOWS - 5));
     assert!(before > 4 * after, "{:?}", victim.taken_ns);

@@ -1,7 +1,6 @@
-//! Every program is run for real, and its report held against what the program says of itself.
+//! Runs every program for real, and compares its report with its definition.
 //!
-//! Nothing here asserts how long something takes: other programs run on the machine as well. Counts, sums and
-//! orderings hold however slow it is.
+//! Nothing here asserts a time, since other programs run on the machine too. Counts, sums and orderings hold at any speed.
 
 use corun_load::report::ThreadReport;
 use corun_load::{run, Ended, Options, Report, Stop};
@@ -12,7 +11,7 @@ use corun_model::workload::{
 
 const MS: u64 = 1_000_000;
 
-/// A pace far below that of any machine, so that a "millisecond" of work takes some 20 µs and tests are quick.
+/// A pace far below that of any machine. So a "millisecond" of work takes about 20 µs, and tests are quick.
 const QUICK: Options = Options { loops_per_ms: Some(1_000), limit_ns: None, progress_every_ns: None };
 
 fn quick(program: &Program) -> Report {
@@ -25,7 +24,7 @@ fn parallel(sync: Sync, wait: Wait) -> Parallel {
 
 const WAITS: [Wait; 3] = [Wait::Spin, Wait::Block, Wait::SpinThenBlock];
 
-/// The work that loops of [`QUICK`] can stand for: whole microseconds, to the nearest.
+/// The work that loops of [`QUICK`] can represent: whole microseconds, rounded.
 fn as_worked(ns: u64) -> u64 {
     (ns + 500) / 1_000 * 1_000
 }
@@ -48,7 +47,7 @@ fn a_barrier_program_does_its_rounds_and_exactly_its_work() {
 }
 
 #[test]
-fn what_waiting_costs_is_told_as_the_policy_has_it() {
+fn the_cost_of_waiting_is_reported_by_policy() {
     for wait in WAITS {
         let program = Parallel { threads: 3, iterations: 60, ..parallel(Sync::Barrier, wait) };
         let report = quick(&Program::Parallel(program));
@@ -90,7 +89,7 @@ fn every_item_passes_every_stage_of_a_pipeline_exactly_once() {
 }
 
 #[test]
-fn the_items_of_a_branching_pipeline_take_the_ways_that_its_flow_says_and_each_ends_once() {
+fn the_items_of_a_branching_pipeline_follow_its_flow_and_each_ends_once() {
     let stage = |name: &str, feeds: &[&str]| Stage {
         name: name.into(),
         feeds: feeds.iter().map(ToString::to_string).collect(),
@@ -130,7 +129,7 @@ fn a_grain_that_waits_for_a_device_and_sleeps_does_so_every_time() {
         let idle =
             Parallel { threads: 2, iterations: 6, io: 2 * MS, sleep: MS, ..parallel(sync, Wait::Block) };
         let report = quick(&Program::Parallel(idle));
-        // Two threads at most share the six grains, so one of them idled at least three times.
+        // At most two threads share the six grains, so one of them idled at least three times.
         assert!(report.wall_ns >= 9 * MS, "{sync:?}: {} ns", report.wall_ns);
     }
 }
@@ -157,7 +156,7 @@ fn a_simulation_commits_the_same_events_whoever_handles_them_and_counts_its_work
             let report = quick(&Program::Pdes(program));
             assert_eq!((report.ended, report.unit), (Ended::Completed, "event"), "{mapping:?} {idle:?}");
             assert_eq!(report.threads.iter().map(|t| t.iterations).sum::<u64>(), report.iterations);
-            // Every event that counts is 2 µs of work; those that were taken back are worked on as well.
+            // Every committed event is 2 µs of work. Events that were taken back also took work.
             assert!(work(&report.threads) >= report.iterations * 2_000, "{report:?}");
             let pinned = report.threads.iter().filter(|t| t.cpu.is_some()).count();
             assert_eq!(pinned, if mapping == Mapping::Fm { 2 } else { 0 }, "{mapping:?}");
@@ -222,7 +221,7 @@ fn bursts_are_cpu_time_so_they_hold_their_length_whatever_else_runs() {
     let options = Options { limit_ns: Some(200 * MS), ..Options::default() };
     let report = run(&Program::Interference(load), &options, &Stop::new(), |_| {}).unwrap();
     for thread in &report.threads {
-        // The last burst may have been cut short; system calls and wake-ups come on top.
+        // The last burst may have been cut short. System calls and wake-ups are added.
         let bursts = thread.iterations as f64;
         let busy = thread.cpu_ns as f64 / (2 * MS) as f64;
         assert!(busy >= bursts * 0.99 && busy <= (bursts + 1.0) * 1.25, "{busy} in {bursts} bursts");
@@ -276,7 +275,7 @@ fn memory_is_walked_and_shared_in_every_way_of_sharing() {
 }
 
 #[test]
-fn progress_is_told_as_the_run_goes() {
+fn progress_is_reported_during_the_run() {
     let program = Parallel { iterations: 4000, ..parallel(Sync::Barrier, Wait::Block) };
     let mut seen = Vec::new();
     let options = Options { progress_every_ns: Some(MS), ..QUICK };
@@ -298,7 +297,7 @@ fn the_same_seed_and_pace_are_the_same_work_again() {
 }
 
 #[test]
-fn what_no_program_can_have_is_refused_in_one_sentence() {
+fn impossible_values_are_refused_in_one_sentence() {
     let refusal = |program: Parallel| {
         let error = run(&Program::Parallel(program), &QUICK, &Stop::new(), |_| {}).unwrap_err();
         assert!(error.is_usage());
