@@ -1,5 +1,5 @@
-//! A run under a policy: the control loop of [`corun_policy::controller`], which `corun control` runs on a live machine, with
-//! a modelled machine as its host; and what came of it, counted.
+//! A run under a policy: the control loop of [`corun_policy::controller`], which `corun control` runs on a live machine, with a
+//! modelled machine as its host; and the counted results.
 
 use crate::engine::Engine;
 use crate::scenario::PolicySpec;

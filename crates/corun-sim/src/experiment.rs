@@ -1,9 +1,9 @@
-//! A scenario's runs: one per seed, the solo runs that slowdowns are measured against, and, where asked for, the
-//! same under a baseline scheduler; all side by side on the machine's own CPUs.
+//! A scenario's runs: one per seed, the solo runs as the base of slowdowns, and, on request, the same under a baseline scheduler. They
+//! run in parallel on the machine's own CPUs.
 //!
-//! A slowdown compares times where a tenant ended in both runs, and rates of work where it did not (a background
-//! loop, a run of fixed length). A tenant's solo run is made once per seed and serves all tenants that are alike.
-//! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
+//! A slowdown compares times if a tenant ended in both runs, and rates of work otherwise (a background loop, a run of fixed length). A
+//! tenant's solo run is made once per seed and serves all equal tenants. Runs are independent, so results do not depend on how they are
+//! spread over CPUs.
 
 use crate::control::{Control, Controlled};
 use crate::engine::{Completion, Completions, Fault, Progress, Totals};

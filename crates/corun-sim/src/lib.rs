@@ -3,15 +3,15 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`scenario`] | scenario files: machine, scheduler, tenants, seeds |
-//! | [`experiment`], [`metrics`] | a scenario's runs over seeds, solo runs and baseline; what they are judged by |
+//! | [`experiment`], [`metrics`] | a scenario's runs over seeds, solo runs and baseline; their metrics |
 //! | [`control`] | a run under a policy: epochs of observing, deciding, applying |
 //! | [`engine`] | time, CPUs, tasks, and everything that happens to them |
-//! | [`program`] | what threads do |
+//! | [`program`] | the activity of threads |
 //! | [`sched`] | the schedulers under it, one file each |
-//! | [`contention`] | how fast each running task progresses, and its counters |
+//! | [`contention`] | the speed of each running task, and its counters |
 //! | [`machine_file`] | machine files: shape, sizes, latencies, costs, power |
-//! | [`replay`] | what a live program would have taken alone, from its run log |
-//! | [`checker`] | what must hold at any instant |
+//! | [`replay`] | the solo time of a live program, from its run log |
+//! | [`checker`] | invariants at any instant |
 //! | [`streams`] | named seeded generators |
 
 pub mod checker;

@@ -1,4 +1,4 @@
-//! What a co-run is judged by: pure formulas.
+//! The metrics of a co-run: pure formulas.
 //!
 //! | figure | formula | source |
 //! | --- | --- | --- |
@@ -10,7 +10,7 @@
 //! | variation | standard deviation by mean | |
 //! | interval | mean ± t × s / √n, 95 % | Student |
 //!
-//! Floating point enters here and nowhere before: no decision of the modelled machine depends on it.
+//! Floating point is used only here: no decision of the modelled machine depends on it.
 
 /// System throughput: how many tenants' worth of solo progress the machine makes. `None` without any.
 pub fn throughput(slowdowns: &[f64]) -> Option<f64> {

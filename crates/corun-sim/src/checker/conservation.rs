@@ -1,5 +1,5 @@
-//! Conservation: every nanosecond of every task and CPU is counted exactly once, what tasks ran is what CPUs were
-//! busy, and engine and scheduler agree on who is queued where.
+//! Conservation: every nanosecond of every task and CPU is counted exactly once, the run time of tasks equals the busy time of CPUs,
+//! and engine and scheduler agree on the place of every queued task.
 
 use super::bug;
 use crate::engine::Fault;

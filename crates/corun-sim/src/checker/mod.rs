@@ -1,5 +1,5 @@
-//! Checkers: what must hold of the engine at any instant, one file each. They see numbers, not the engine's
-//! workings, and say what is wrong; the engine stops with a [`Fault`] and the seed that leads there.
+//! Checkers: invariants of the engine at any instant, one file each. They see numbers, not the engine's internals, and report
+//! violations. The engine stops with a [`Fault`] and the seed that leads there.
 
 mod affinity;
 mod conservation;

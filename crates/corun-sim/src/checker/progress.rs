@@ -1,5 +1,5 @@
-//! Progress: no runnable task waits without end. Schedulers here are fair or share credits, so a wait far beyond
-//! any slice times any sensible number of competitors means that a scenario's weights starve somebody.
+//! Progress: no runnable task waits without end. Schedulers here are fair or share credits. So a wait far beyond a slice times the
+//! number of competitors means that a scenario's weights starve a task.
 
 use crate::engine::Fault;
 use corun_model::duration::human_ns;

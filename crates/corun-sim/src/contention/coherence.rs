@@ -1,11 +1,10 @@
 //! Coherence: transfers of lines between threads that share them, by distance, while both compute in the same part of
 //! the program.
 //!
-//! Method: with all its siblings computing in step, a thread takes `coherence-pki` transfers per thousand
-//! instructions, equally from each of them. A sibling that waits, spins or is off the CPU writes nothing, and one at
-//! another place of the program has other lines in its private cache: their parts of the transfers do not happen. That is
-//! how out-of-sync execution lowers coherence misses (PACT'16 §3.3: "threads with different progression will see fewer
-//! cache line invalidations from sibling cores").
+//! Method: with all its siblings computing in step, a thread takes `coherence-pki` transfers per thousand instructions, equally from
+//! each of them. A sibling that waits, spins or is off the CPU writes nothing. One at another place of the program has other lines in
+//! its private cache. So their parts of the transfers do not happen. In this way out-of-sync execution lowers coherence misses (PACT'16
+//! §3.3: "threads with different progression will see fewer cache line invalidations from sibling cores").
 //!
 //! ```text
 //! transfers from distance d = coherence-pki × siblings computing in step at d / (threads - 1)
@@ -14,25 +13,25 @@
 //! reach                     = lines of the private cache / references to the LLC per solo work
 //! ```
 //!
-//! The **reach** is the work after which a private cache holds other lines than before: farther on, a line that a sibling
-//! wrote has left its cache, and who comes to it finds it in the LLC, as an ordinary reference that it would make anyhow. It
-//! follows from the machine and from the program alone, and nothing of it can be set.
+//! The **reach** is the work after which a private cache holds other lines than before. Beyond it, a line that a sibling wrote has left
+//! the sibling's cache, and a thread finds it in the LLC, as an ordinary reference. The reach follows from the machine and the program
+//! alone, and cannot be set.
 //!
-//! Threads in step form a **cohort**. One that starts or goes on to compute, or has met the others, joins the nearest
-//! cohort within its reach or founds one, and who is behind and faster catches up. A program, or a phase of one, whose threads do not
-//! meet all together (queues, pipelines, locks, each for itself) has no places to compare and is one cohort; so is one that refers to
-//! nothing beyond its private caches.
+//! Threads in step form a **cohort**. A thread that starts or continues to compute, or has met the others, joins the nearest cohort
+//! within its reach or founds one. A thread that is behind and faster catches up. If the threads of a program or phase do not all meet
+//! (queues, pipelines, locks, independent threads), there are no places to compare, and all are one cohort. So are the threads of a
+//! program that refers to nothing beyond its private caches.
 //!
 //! A transfer from a hyperthread of the same core is a hit in the shared private cache: it costs an L2 hit, and no
 //! event counts it. Within a socket it counts as intra-socket, beyond as inter-socket.
 //!
 //! Source: PACT'16 §3.3 (figure 4d) and §3.4, ATC'16 §3.1 and figure 1; the reach is ours.
-//! Limits: within a cohort every sibling is an equal partner (no neighbours; programs that share in pairs are one program
-//! number per pair). Who falls behind while it computes, since its core is slower, stays in step until
-//! it next stops or meets: solo runs are calibrated with threads whose cores differ. Threads that compute different
-//! parts of the data at one place are taken to share as often as at any other. The rate per instruction does
-//! not depend on how many contend for a line; its cost does where a file says how many lines there are ([`super::hot_lines`]).
-//! Transfers do not load links: at 64 bytes each they are a few percent of what a link carries.
+//! Limits: within a cohort every sibling is an equal partner, so there are no neighbors. Programs that share in pairs have one program
+//! number per pair. A thread that falls behind while it computes, because its core is slower, stays in step until it next stops or
+//! meets: solo runs are calibrated with threads whose cores differ. Threads that compute different parts of the data at one place are
+//! assumed to share as often as elsewhere. The rate per instruction does not depend on the number of contenders for a line. Its cost
+//! does, if a file gives the number of lines ([`super::hot_lines`]). Transfers do not load links: at 64 bytes each they are a few
+//! percent of a link's capacity.
 
 /// Siblings that compute, by where they are as seen from one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Energy per core and per package, by state.
 //!
-//! Method: a core draws its active power while it runs at least one thread (computing, stalled and spinning alike)
-//! and its idle power else; the rest of a package draws its active power while any of its cores runs. Only the time
-//! in each state is tracked, as integers; energy is worked out when asked for.
+//! Method: a core draws its active power while it runs at least one thread (computing, stalled or spinning), and its idle power
+//! otherwise. The rest of a package draws its active power while any of its cores runs. Only the time in each state is tracked, as
+//! integers. Energy is computed on request.
 //!
 //! Source: RAPL's two domains, as Controlled Contention §VI.C reads them (without DRAM).
 //! Limits: constant clock and voltage, no sleep states by depth, no power that depends on what a core executes or on

@@ -1,18 +1,18 @@
 //! Hot lines: a line that several threads write goes to one of them at a time, and the others wait.
 //!
-//! Method: the transfers of a cohort ([`super::coherence`]) go to `hot-lines` lines alike. Each line is a server that a transfer keeps
-//! busy for its whole latency, hidden or not, on average over the cohort's threads `S`:
+//! Method: the transfers of a cohort ([`super::coherence`]) go to `hot-lines` lines equally. Each line is a server. A transfer keeps it
+//! busy for its whole latency, hidden or not; `S` is the average over the cohort's threads:
 //!
 //! ```text
 //! u    = Σ transfers a cycle(wait) × S / lines
 //! wait = (threads - 1) / threads × S × u / (2 (1 - u))
 //! ```
 //!
-//! which is the closed M/D/1 of [`super::membw`]: threads that wait longer ask less often. The factor in front is that nobody waits
-//! for itself. So a transfer takes the longer the more threads contend and the farther they are from each other; a
-//! thread that joins its siblings on one socket takes load off the line for all of them.
+//! which is the closed M/D/1 of [`super::membw`]: threads that wait longer ask less often. The factor in front is there because no
+//! thread waits for itself. So a transfer takes longer with more contending threads and with larger distances between them. A thread
+//! that joins its siblings on one socket takes load off the line for all of them.
 //!
-//! Source: standard queueing; that hot lines are passed on one by one is how every directory protocol works.
+//! Source: standard queueing; every directory protocol passes hot lines on one by one.
 //! Limits: all lines are equally hot; the number of transfers per instruction is that of the program.
 
 use super::membw::{Demand, Memory, LINE};

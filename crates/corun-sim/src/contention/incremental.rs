@@ -1,5 +1,5 @@
-//! Tests of all models together: what was updated step by step is what one would work out from scratch, the work per
-//! change is bounded, and nothing is faster than alone.
+//! Tests of all models together: incremental updates equal a computation from scratch, the work per change is bounded, and nothing is
+//! faster than alone.
 
 use super::*;
 use crate::machine_file::MachineModel;

@@ -1,12 +1,11 @@
-//! Links between nodes: a request for DRAM of another node waits for its turn on the way there, too.
+//! Links between nodes: a request for DRAM of another node also waits for its turn on the link.
 //!
 //! Method: between each two nodes there is a link in either direction that moves `link-bandwidth`. A request queues for it as for a
 //! node's memory ([`super::membw`], M/D/1 with the time that one line takes) and then for the memory itself; the two queues
 //! are solved in turn, since each throttles what the other gets.
 //!
 //! Source: data sheets of HyperTransport and QPI; remote STREAM figures.
-//! Limits: a way over two links counts as one link of its own, so that ways do not share links; coherence transfers do not
-//! load them.
+//! Limits: a path over two links counts as a separate link, so that paths do not share links. Coherence transfers do not load links.
 
 use super::membw::{Memory, LINE};
 

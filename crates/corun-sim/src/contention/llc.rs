@@ -1,4 +1,4 @@
-//! LLC sharing: each task's resident share of its working set moves with everybody's insertions.
+//! LLC sharing: each task's resident share of its working set changes with the insertions of all.
 //!
 //! Method: a task references its working set uniformly, so the share of references that hit is the resident share of
 //! it; `compulsory` references never hit (streams). Every miss inserts a line; in a full cache an insertion evicts a
@@ -9,23 +9,22 @@
 //! resident'   = (resident + own insertions) / (1 + E / capacity)      once the cache is full
 //! ```
 //!
-//! The step is implicit, so it conserves the cache's bytes for any `dt` and its rest point does not depend on `dt`.
-//! Tasks off the CPU insert nothing and decay by the same factor: what they find at their return is what the others
-//! left them, so the refill after a switch or a migration to another domain is not a constant but comes out of this
-//! model. (The refill of private caches is [`super::private`]'s.)
+//! The step is implicit. So it conserves the cache's bytes for any `dt`, and its rest point does not depend on `dt`. Tasks off the CPU
+//! insert nothing and decay by the same factor: at their return they find the lines that the others have left. So the refill after a
+//! switch or a migration to another domain is not a constant, but a result of this model. (The refill of private caches is in
+//! [`super::private`].)
 //!
-//! Rates are held between re-evaluations; [`Domain::wake_ns`] says when a share will have moved far enough since its last.
-//! A share that moves is evaluated half a step ahead, so that its rate is right in the middle of the time for which it
-//! holds. What passes in a domain is summed up once for all, and a member's share worked out from these sums when it is
-//! asked for, so a change costs the same however many run there; all are gone through when they are looked at, and at
-//! most a millisecond after a change.
+//! Rates are held between evaluations. [`Domain::wake_ns`] returns when a share will have moved far enough for the next one. A share
+//! that moves is evaluated half a step ahead, so that its rate is right in the middle of its time. Changes in a domain are summed once
+//! for all members, and a member's share is computed from these sums on request. So a change costs the same with any number of members.
+//! All are updated on an evaluation, at most a millisecond after a change.
 //!
 //! Source: Suh, Rudolph, Devadas 2004 (miss curve against occupied share); random replacement's mean-field equation.
-//! A task's data may be in [`Part`]s: what it uses most and the rest each have a share of their own, so that the miss curve
-//! has a knee at either size, and what threads share is in each domain once ([`super::regions`]).
+//! A task's data may be in [`Part`]s: its hot data and the rest have separate shares, so that the miss curve has a knee at either size.
+//! Data that threads share is in each domain once ([`super::regions`]).
 //!
-//! Limits: between its knees a miss curve is straight, eviction is random (LRU protects what is used most better), a task keeps
-//! lines of its own in one domain only.
+//! Limits: between its knees a miss curve is straight. Eviction is random (LRU protects hot data better). A task keeps its own lines in
+//! one domain only.
 
 /// How far a resident share may move before its task's rate is evaluated again.
 const STEP: f64 = 1.0 / 32.0;

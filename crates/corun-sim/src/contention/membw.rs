@@ -1,4 +1,4 @@
-//! Memory bandwidth: requests to a node's DRAM queue, and the wait grows without bound as it saturates.
+//! Memory bandwidth: requests to a node's DRAM queue up, and the wait grows without bound as the memory saturates.
 //!
 //! Method: with utilisation `u` a request waits as in an M/D/1 queue whose server is busy `busy` cycles a line,
 //!
@@ -6,20 +6,20 @@
 //! wait = busy × u / (2 (1 - u)),    u = Σ bytes a cycle(wait) / capacity
 //! ```
 //!
-//! and each task's traffic falls as its wait grows (`instructions per cycle = 1 / (base + misses × exposed × wait)`):
-//! the two are solved together for all tasks whose home is the node, by regula falsi (Illinois) on the queue's
-//! length `y = u / (1 - u)`, from scratch: the result depends on who runs, not on the past.
+//! and each task's traffic falls as its wait grows (`instructions per cycle = 1 / (base + misses × exposed × wait)`). The two are
+//! solved together for all tasks whose home is the node, by regula falsi (Illinois) on the queue's length `y = u / (1 - u)`, from
+//! scratch: the result depends on the running tasks, not on the past.
 //!
-//! **Rows.** A bank of DRAM has one row open, and a line of another row takes longer. Of a thread that goes through its data in
-//! order (`rows` of its accesses) the next line is in the same row, unless somebody else came to that bank before; of one that does not
-//! it is in another. With accesses that come at random, and `b` the bytes that a thread moves of all `B`,
+//! **Rows.** A bank of DRAM has one row open, and a line of another row takes longer. If a thread goes through its data in order
+//! (`rows` of its accesses), the next line is in the same row, unless another thread used that bank before. Otherwise it is in another
+//! row. With accesses at random times, and `b` the bytes that a thread moves of all `B`,
 //!
 //! ```text
 //! kept     = rows × b / (b + (B - b) / banks)
 //! capacity = node-bandwidth / (1 + (1 / closed-rows - 1) × (1 - kept, on average by bytes))
 //! ```
 //!
-//! so more streams than banks move less than few. A machine file that says nothing of banks has memory without rows.
+//! so more streams than banks move less than few. Without banks in the machine file memory has no rows.
 //!
 //! Source: standard queueing; published loaded-latency curves, flat to about 70 % and steep beyond 90 %; data sheets of DRAM.
 //! Limits: one queue per node (no channels), no difference between reads and writes, no

@@ -1,8 +1,8 @@
-//! Contention: how fast every running task progresses, given who else runs where; and what its counters show.
+//! Contention: the speed of every running task, given the others and their places, and its counters.
 //!
-//! This is the only thing that the engine knows of caches, buses and hyperthreads. The engine says what changes
-//! ([`System::set`]), asks once per instant for the rates that changed ([`System::refresh`]) and moves the work
-//! of exactly those CPUs; a program without memory character costs a constant.
+//! The engine knows caches, buses and hyperthreads only through this module. It reports changes ([`System::set`]), asks once per
+//! instant for the rates that changed ([`System::refresh`]), and moves the work of exactly those CPUs. A program without memory
+//! character costs a constant.
 //!
 //! Contract with the engine:
 //! - indices are dense: `cpu` is the place in [`Machine::cpus`](corun_model::Machine::cpus), `task` and `program`
@@ -21,13 +21,13 @@
 //! | [`private`] | private caches and TLB after a switch or a migration, shared by hyperthreads | footprints |
 //! | [`regions`] | data that threads share, once in each cache | |
 //! | [`membw`] | queueing for a node's memory | M/D/1 |
-//! | [`numa`] | local and remote DRAM, and where data lives | ATC'16 §2 |
-//! | [`links`] | queueing for the way from node to node | M/D/1 |
+//! | [`numa`] | local and remote DRAM, and the place of data | ATC'16 §2 |
+//! | [`links`] | queueing for the link between nodes | M/D/1 |
 //! | [`coherence`] | transfers between threads that compute at the same time at the same place of the program | PACT'16 §3.3 |
-//! | [`hot_lines`] | queueing for a line that several want | M/D/1 |
-//! | [`tolerance`] | what of a stall is hidden | ATC'16 §3.1 |
+//! | [`hot_lines`] | queueing for a line that several threads want | M/D/1 |
+//! | [`tolerance`] | the hidden part of a stall | ATC'16 §3.1 |
 //! | [`energy`] | cores and packages by state | RAPL's domains |
-//! | [`profile`] | how the parts add up: the CPI stack | |
+//! | [`profile`] | the sum of the parts: the CPI stack | |
 //! | [`tally`] | counters | |
 
 pub mod coherence;

@@ -1,13 +1,13 @@
 //! NUMA: how long DRAM takes to answer a core, by the distance between the core's node and the memory's.
 //!
-//! Method: a task's memory lives on its *home*: the node where it first computed (Linux' first touch), or where the first
-//! thread of its program did, when that one wrote all data (`placed = "main"`). Data that is interleaved, or that threads
-//! share and have written together, is *spread* over nodes: over all, or in proportion to the threads that first computed on
-//! each ([`Homes`]). The latency grows linearly with the distance table, from the local one at 10 to the remote one at the table's
-//! largest entry. Traffic loads the memory of the node that it goes to, wherever the core is ([`super::membw`]).
+//! Method: a task's memory is on its *home*: the node where it first computed (Linux's first touch), or where the first thread of its
+//! program did, if that thread wrote all data (`placed = "main"`). Interleaved data, and data that threads share and have written
+//! together, is *spread* over nodes: over all, or in proportion to the threads that first computed on each ([`Homes`]). The latency
+//! grows linearly with the distance table, from the local one at 10 to the remote one at the table's largest entry. Traffic loads the
+//! memory of its target node, from any core ([`super::membw`]).
 //!
-//! Source: ATC'16 §2 (local against remote access as a cost of its own); Linux' default memory policy.
-//! Limits: no page migration; what is spread is spread evenly over pages that are used evenly.
+//! Source: ATC'16 §2 (local and remote access have different costs); Linux's default memory policy.
+//! Limits: no page migration; spread data is spread evenly over pages that are used evenly.
 
 use crate::machine_file::MachineModel;
 

@@ -9,11 +9,11 @@
 //! progress = cpi alone / cpi
 //! ```
 //!
-//! *Alone* means one thread on an otherwise idle machine with its memory on the own node and a warm cache: the run
-//! time that a workload file's `grain` is given in. So a thread alone progresses at 1, and a program whose own threads
-//! disturb each other progresses at less than 1 even without co-runners.
+//! *Alone* means one thread on an otherwise idle machine, with its memory on its own node and a warm cache. A workload file's `grain`
+//! is given in this run time. So a thread alone progresses at 1. A program whose own threads disturb each other progresses at less than
+//! 1 even without co-runners.
 //!
-//! Source: the classic additive stall model; PACT'16 §4 takes memory time apart in the same way.
+//! Source: the classic additive stall model; PACT'16 §4 separates memory time in the same way.
 //! Limits: stalls of different kinds do not overlap each other; branch misses are part of `ipc`.
 
 use corun_model::workload::{Character, MemoryUse, Placed};

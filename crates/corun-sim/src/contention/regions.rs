@@ -1,12 +1,11 @@
 //! Data that the threads of a program share: in each cache once, however many of them use it there.
 //!
-//! Method: the threads of one program that run below one last-level cache refer to one set of lines, the *region*. It is a
-//! member of the cache's [`super::llc::Domain`] like the data of a task: what its users miss, they insert together, and each of
-//! them hits whatever any of them has brought in.
+//! Method: the threads of one program below one last-level cache refer to one set of lines, the *region*. It is a member of the cache's
+//! [`super::llc::Domain`], like the data of a task. Its users together insert the lines that they miss, and each of them hits any line
+//! that one of them has brought in.
 //!
-//! Source: PARSEC's own characterisation, which tells shared from private data.
-//! Limits: every thread refers to all of it alike, and lines that are in two caches are only read (what is written between
-//! them is `coherence-pki`).
+//! Source: PARSEC's own characterization, which separates shared from private data.
+//! Limits: every thread refers to all of the region equally. Lines in two caches are only read; `coherence-pki` covers written lines.
 
 use super::llc::Left;
 

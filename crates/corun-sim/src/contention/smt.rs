@@ -1,15 +1,15 @@
 //! Hyperthread sharing: threads of one core compete for its issue slots by their IPC demand.
 //!
-//! Method: a thread demands the share of the core's slots that its instruction rate would need, were its siblings
-//! idle. Its own cycles of computation stretch linearly with what its siblings demand:
+//! Method: a thread demands the share of the core's slots that its instruction rate would need with idle siblings. Its own cycles of
+//! computation stretch linearly with the demand of its siblings:
 //!
 //! ```text
 //! demand  = min(1, ipc without siblings / peak ipc)
 //! stretch = 1 + (2 / throughput - 1) × Σ demand of the siblings
 //! ```
 //!
-//! so two threads that each saturate the core reach `throughput` together, two that mostly stall do not notice each
-//! other, and stalls themselves are not stretched.
+//! so two threads that each saturate the core reach `throughput` together. Two threads that mostly stall do not notice each other, and
+//! stalls themselves are not stretched.
 //!
 //! Source: ATC'16 §3.2 (IPC decides whether sharing a core pays), Bulpin and Pratt 2005 (a linear model by demand).
 //! Limits: no functional units (two integer threads conflict as much as an integer and a float one), no

@@ -1,9 +1,9 @@
-//! All contention models together: who runs where goes in, rates and counters come out.
+//! All contention models together. Input: which tasks run where. Output: rates and counters.
 //!
-//! Incremental by three rules. A change marks its own CPU; a CPU's demand for issue slots that moved marks its
-//! hyperthreads; the cache, the memory and the sharing group of a CPU mark their other users only when they moved
-//! by a noticeable amount (a 32nd of a working set, once a millisecond a 256th; a 64th of a task's cycles per
-//! instruction by a longer or shorter queue for memory; a 64th of a group). A task that uses none of them costs a constant.
+//! Three rules make it incremental. A change marks its own CPU. If a CPU's demand for issue slots changes, it marks its hyperthreads.
+//! The cache, the memory and the sharing group of a CPU mark their other users only after a noticeable change. That is a 32nd of a
+//! working set (once a millisecond a 256th), a 64th of a task's cycles per instruction through the queue for memory, or a 64th of a
+//! group. A task that uses none of them costs a constant.
 
 use corun_model::machine::Cpu;
 use corun_model::workload::{Character, Placed};

@@ -1,10 +1,10 @@
 //! Counters of a modelled task: rates per nanosecond while it runs, and their sums.
 //!
-//! Method: between two changes of its surroundings a task's events come at constant rates; a settled interval adds
-//! rate × time to sums in floating point, which are read rounded down, so a reading never goes back.
+//! Method: between two changes of its surroundings a task's events come at constant rates. A settled interval adds rate × time to
+//! floating-point sums. Readings are rounded down, so a reading never goes back.
 //!
-//! Limits: what the model does not tell apart, the counters do not either: a cycle stalled on memory beyond the core
-//! is also one stalled with an L2 miss pending, so `offcore_stall_cycles` and `l2_stall_cycles` are equal.
+//! Limits: counters do not separate more than the model does. A cycle stalled on memory beyond the core is also one stalled with an L2
+//! miss pending, so `offcore_stall_cycles` and `l2_stall_cycles` are equal.
 
 use corun_model::Counters;
 

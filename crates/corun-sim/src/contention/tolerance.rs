@@ -1,8 +1,8 @@
 //! Latency tolerance: how much of a stall a program hides behind other work.
 //!
-//! Method: a program hides a constant share of every memory latency (`hidden`), whatever the latency; what is left
-//! is *exposed* and adds to its cycles per instruction. Of a coherence transfer a fixed part is never hidden: a
-//! store that must become visible in order waits for the line, however many independent instructions follow.
+//! Method: a program hides a constant share of every memory latency (`hidden`). The rest is *exposed* and adds to its cycles per
+//! instruction. A fixed part of a coherence transfer is never hidden: a store that must become visible in order waits for the line,
+//! with any number of independent instructions after it.
 //!
 //! ```text
 //! exposed(latency)  = (1 - hidden) × latency
@@ -10,9 +10,9 @@
 //! SPC               = stall cycles per inter-socket transfer
 //! ```
 //!
-//! Source: ATC'16 §3.1 (SPC and IPC tell tolerance). The split into a fixed and a hideable part is ours: it is what
-//! figure 1's four numbers need, since between two sockets and one the tolerant loop saves relatively less.
-//! Limits: real hiding saturates (reorder buffer, miss registers) and depends on what else is in flight.
+//! Source: ATC'16 §3.1 (SPC and IPC show tolerance). The split into a fixed and a hideable part is ours. The four numbers of figure 1
+//! need it: from two sockets to one, the tolerant loop saves relatively less.
+//! Limits: real hiding saturates (reorder buffer, miss registers) and depends on other requests in flight.
 
 /// The exposed cycles of one access that takes `latency` cycles.
 pub fn exposed(latency: f64, hidden: f64) -> f64 {

@@ -1,9 +1,8 @@
 //! Machine files (`machines/*.toml`): a machine's shape with its sizes, latencies, bandwidths, costs and power.
 //!
-//! A file gives the shape and may leave out any figure: what it leaves out gets the default written beside the
-//! field below, and [`MachineModel::assumed`] names it, so that a report can say which figures nobody measured.
-//! Limits: regular machines only (every socket alike, one kind of core), one clock (no turbo, no frequency
-//! scaling), every cache of a level of one size.
+//! A file gives the shape and may leave out any figure. A missing figure gets the default written at the field below, and
+//! [`MachineModel::assumed`] names it, so that a report can list the figures that were not measured. Limits: regular machines only (all
+//! sockets equal, one kind of core), one clock (no turbo, no frequency scaling), and one size for all caches of a level.
 
 mod read;
 

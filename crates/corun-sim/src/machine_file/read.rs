@@ -1,5 +1,5 @@
-//! Reading a machine file's text: what it says, and defaults with their names for what it leaves out. Bad input is one
-//! sentence that names file, line and remedy.
+//! Reads a machine file's text, with defaults for missing figures, and their names. A bad file is refused in one sentence with file,
+//! line and remedy.
 
 use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Rows, Smt, Tlb, MAX_CPUS};
 use crate::sched::Kernel;

@@ -1,4 +1,4 @@
-//! A thread's place in its plan, and what it does next.
+//! A thread's place in its plan, and its next step.
 
 use super::plan::{Activity, Phase, Plan};
 use super::shared::{Here, Shared};

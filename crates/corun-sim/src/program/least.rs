@@ -1,9 +1,9 @@
-//! The least time that a program takes, whatever the machine and whoever is beside it: what does not fit in before the
-//! horizon need not be simulated to be refused.
+//! The least time of a program on any machine with any co-runners. A program that cannot fit before the horizon is refused without a
+//! simulation.
 //!
-//! Method: nothing runs faster than alone, so each grain takes its solo time at least, and each of a phase's threads
-//! does its part of them. Limits: a lower bound; grains count with the shortest that their spread allows, and waiting for
-//! each other does not count.
+//! Method: nothing runs faster than alone, so each grain takes at least its solo time, and each of a phase's threads does its part of
+//! the grains. Limits: this is a lower bound. Grains count with the shortest length of their spread, and waiting for each other does
+//! not count.
 
 use super::plan::{Activity, Phase, Plan};
 use corun_model::workload::{Length, Parallel, Pattern, Sync};

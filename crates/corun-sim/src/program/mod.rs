@@ -1,12 +1,12 @@
-//! Programs: what each thread of a workload does next, as a sequence of steps that the engine carries out.
+//! Programs: the next action of each thread of a workload, as a sequence of steps for the engine.
 //!
-//! A [`Plan`] is a workload made ready for the model: its phases, the synchronisation objects they use and the
-//! characters their work has. A [`Cursor`] is one thread's place in the plan; [`Cursor::next`] says its next
-//! [`Step`]. The programs are those of `corun load`, step for step: the same grains from the same draws
-//! ([`corun_model::workload::draw`]), the same order of waiting and waking, the same way to end.
+//! A [`Plan`] is a workload prepared for the model: its phases, its synchronization objects and the characters of its work. A
+//! [`Cursor`] is one thread's place in the plan; [`Cursor::next`] returns its next [`Step`]. The programs are those of `corun load`,
+//! step for step: the same grains from the same draws ([`corun_model::workload::draw`]), the same order of waiting and waking, the same
+//! end.
 //!
-//! Limits: the queue's own lock and the clock reads between steps take no time; `hubench` and `lubench`, whose
-//! partners take turns every few hundred nanoseconds, take turns once a chunk of [`CHUNK_NS`].
+//! Limits: the queue's own lock and the clock reads between steps take no time. The partners of `hubench` and `lubench` take turns
+//! every few hundred nanoseconds; here they take turns once in a chunk of [`CHUNK_NS`].
 
 mod cursor;
 mod least;

@@ -1,4 +1,4 @@
-//! A workload made ready for the model: phases, synchronisation objects, characters.
+//! A workload prepared for the model: phases, synchronization objects, characters.
 
 use super::Waiting;
 use crate::machine_file::MachineModel;

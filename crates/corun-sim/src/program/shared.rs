@@ -1,4 +1,4 @@
-//! What the threads of one program share: the work that nobody has taken yet, and what barriers decided.
+//! The shared state of a program's threads: the work that no thread has taken yet, and the decisions of barriers.
 
 use super::time_warp::TimeWarp;
 use corun_model::workload::Parallel;

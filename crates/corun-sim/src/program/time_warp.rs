@@ -1,16 +1,17 @@
 //! The twin of `corun-pdes`: PHOLD on Time Warp, event by event, as far as virtual times go.
 //!
-//! Of each logical process it knows when its next event is due and when the last one was that it handled. A worker takes its kernel process
-//! that is furthest behind, handles its events up to where another one is behind (a **stint**), and sends what these send when the stint
-//! is over. What arrives before the last handled event of a process takes back every event since (**rollback**), and with each the event that
-//! it sent (**cascade**), wherever that was handled. So how much work is lost follows from how far apart in virtual time the workers are. What
-//! is taken back is handled again, and states are restored by handling up to three events again.
+//! For each logical process it knows the time of the next event and of the last handled one. A worker takes its kernel process that is
+//! furthest behind, and handles its events until another one is behind (a **stint**). It sends their messages when the stint is over. A
+//! message before the last handled event of a process takes back every event since (**rollback**), and with each the event that it sent
+//! (**cascade**), wherever that was handled. So the lost work follows from the distance of the workers in virtual time. Events that
+//! were taken back are handled again, and states are restored by handling up to three events again.
 //!
-//! Under LADM beats that stand still tell who has no CPU, and the heirs take over: both decided by `corun-adapt`, as in the engine.
+//! Under LADM beats that stand still show which workers have no CPU, and the heirs take over. `corun-adapt` decides both, as in the
+//! engine.
 //!
-//! Limits: an event's time is drawn anew whenever it is handled again. A process has events at a constant rate, also when those who send to it
-//! are far behind; in truth it runs out of them in the end. Memory has no bound, inboxes cost nothing, and a worker that yields for want
-//! of work waits as one that blocks.
+//! Limits: an event's time is drawn anew whenever it is handled again. A process has events at a constant rate, even if its senders are
+//! far behind; a real one eventually runs out of them. Memory has no bound, and inboxes cost nothing. A worker that yields for lack of
+//! work waits like one that blocks.
 
 use corun_adapt::{inherited, Beats, State, WorkerView};
 use corun_model::workload::draw::bits;

@@ -1,4 +1,4 @@
-//! From a scenario to an engine: for one seed, with all tenants or with one of them alone.
+//! Makes an engine from a scenario: for one seed, with all tenants or with one of them alone.
 
 use super::file::SchedulerKind;
 use super::{BadScenario, Runs, Scenario, TenantSpec};

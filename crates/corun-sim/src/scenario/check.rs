@@ -1,5 +1,5 @@
-//! From a scenario's text to a scenario: what it names is looked up, what types cannot say is checked, and every
-//! refusal names file, line and remedy.
+//! Makes a scenario from its text: looks up names, and checks values that the types allow but that make no sense. Every refusal has
+//! file, line and remedy.
 
 use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Runs, Scenario, TenantSpec};

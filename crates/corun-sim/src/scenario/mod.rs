@@ -24,8 +24,8 @@
 //! cpus = [0, 1, 2, 3]
 //! ```
 //!
-//! [`mod@file`] is the file's text; [`check`] what types cannot say; [`build`] makes engines of it. Reading other files
-//! (workloads, machines) is the caller's: a [`Files`] gives their text, so this crate opens none.
+//! [`mod@file`] is the file's text; [`check`] checks it beyond its types; [`build`] makes engines of it. The caller reads other files
+//! (workloads, machines): a [`Files`] gives their text, so this crate opens none.
 
 mod build;
 mod check;

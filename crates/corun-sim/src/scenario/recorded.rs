@@ -1,4 +1,4 @@
-//! A recorded program as a scenario: it runs once, with its co-runners as loops that go on until it has ended.
+//! A recorded program as a scenario: it runs once, with its co-runners as loops that continue until it has ended.
 
 use super::file::SchedulerFile;
 use super::{BadScenario, Runs, Scenario, TenantSpec};

@@ -1,8 +1,8 @@
 //! Schedulers under the modelled machine, one file each, behind one trait.
 //!
-//! The engine owns time, CPUs and tasks; a scheduler owns its run queues. The engine tells it what happened
-//! (a task woke, blocked; a tick) and asks whom to run; the scheduler answers through [`Effects`]: which CPUs
-//! must reschedule, which tasks moved. A scheduler draws no time of its own and keeps no order but its own.
+//! The engine owns time, CPUs and tasks; a scheduler owns its run queues. The engine reports events (a task woke or blocked; a tick)
+//! and asks which task to run. The scheduler answers through [`Effects`]: which CPUs must reschedule, which tasks moved. A scheduler
+//! reads no clock, and keeps no order except that of its queues.
 
 mod fair;
 mod xen_credit;

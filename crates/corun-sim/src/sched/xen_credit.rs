@@ -1,25 +1,25 @@
 //! Xen's credit scheduler, as in Xen 4.0.2 (PACT'16's hypervisor): 30 ms slices, 10 ms ticks, BOOST.
 //!
-//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms domains share out the credits of all pCPUs by weight, each at
-//! most a whole pCPU's for each vCPU that is active, what it leaves being the others'; running burns 100 credits per 10 ms. A vCPU with
-//! credits is UNDER, one without is OVER, and UNDER runs before OVER. A vCPU that wakes up with credits is
-//! BOOSTed, a new one too: it goes before both, takes the CPU from the running vCPU at once, and keeps a full slice; the next
-//! tick that finds it running ends the boost. A pCPU whose next vCPU is OVER (or that has none) steals from its
-//! peers what is more urgent; whoever wakes up where somebody runs asks every idle pCPU that he may use to come and steal. At
-//! a tick the vCPU that runs moves to an idle pCPU that suits it better ([`xen_places`](super::xen_places)), and wakes up there.
-//! Source: `sched_credit.c` of Xen 4.0.2 and the documentation of its parameters.
+//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms domains get the credits of all pCPUs by weight. Each gets
+//! at most one pCPU's credits for each active vCPU, and the others get the rest. Running burns 100 credits per 10 ms. A vCPU with
+//! credits is UNDER, one without is OVER, and UNDER runs before OVER. A vCPU that wakes up with credits is BOOSTed, a new one too. It
+//! goes before both, takes the CPU from the running vCPU at once, and keeps a full slice. The next tick that finds it running ends the
+//! boost. A pCPU whose next vCPU is OVER, or that has none, steals more urgent ones from its peers. A vCPU that wakes up on a busy pCPU
+//! asks every idle pCPU that it may use to come and steal. At a tick the running vCPU moves to a more suitable idle pCPU
+//! ([`xen_places`](super::xen_places)), and wakes up there. Source: `sched_credit.c` of Xen 4.0.2 and the documentation of its
+//! parameters.
 //!
-//! Slices begin when a pCPU schedules, so pCPUs that run nothing but busy vCPUs keep the phases that they happen
-//! to have (PACT'16 §3.4: "the asynchrony remains"). Here a tenant's vCPUs start at one instant, so all pCPUs have one
-//! phase, which no real machine has after a while. [`FirstSlice::Random`] gives each pCPU a first slice of random length, up
-//! to two slices, so that any phase of two competitors can come up.
+//! Slices begin when a pCPU schedules. So pCPUs that run only busy vCPUs keep their phases (PACT'16 §3.4: "the asynchrony remains").
+//! Here a tenant's vCPUs start at one instant, so all pCPUs have one phase, unlike any real machine after a while.
+//! [`FirstSlice::Random`] gives each pCPU a first slice of random length, up to two slices, so that any phase of two competitors can
+//! occur.
 //!
-//! While a tenant is parked nobody is debited: what PACT'16 §2.3 does in its dedicated mode, so that who is measured does not pay for it
-//! afterwards.
+//! While a tenant is parked no vCPU is debited, as in the dedicated mode of PACT'16 §2.3, so that the measured program does not pay for
+//! it afterwards.
 //!
-//! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of all
-//! pCPUs fall together (Xen's are a pCPU's own, on multiples of 10 ms after it has idled); a task without a
-//! group is a domain of its own at the default weight.
+//! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2). Ticks of all pCPUs coincide (in
+//! Xen each pCPU has its own, on multiples of 10 ms after it has idled). A task without a group is a domain of its own at the default
+//! weight.
 
 use super::xen_places::Places;
 use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};

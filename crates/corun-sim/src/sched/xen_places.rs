@@ -1,9 +1,9 @@
-//! Which pCPU suits a vCPU best under Xen's credit scheduler, after `_csched_cpu_pick` of Xen 4.0.2.
+//! The best pCPU for a vCPU under Xen's credit scheduler, after `_csched_cpu_pick` of Xen 4.0.2.
 //!
-//! Idle pCPUs that the vCPU may use are looked at one after the other, going round from the best so far. One of the
-//! same socket is better where more threads of its core are idle; one of another socket where more than twice as many CPUs of that socket
-//! are. The pCPU that the vCPU is on counts as idle. Among those that are better alike the choice goes round, so that vCPUs
-//! that move one after the other do not follow each other.
+//! Idle pCPUs that the vCPU may use are compared one after the other, in a circle from the best so far. One of the same socket is
+//! better if more threads of its core are idle. One of another socket is better if more than twice as many CPUs of that socket are
+//! idle. The present pCPU of the vCPU counts as idle. Among equally good ones the choice rotates, so that vCPUs that move one after the
+//! other do not follow each other.
 //!
 //! Limits: neither power saving nor cpupools.
 

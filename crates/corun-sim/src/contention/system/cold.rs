@@ -1,4 +1,4 @@
-//! Private caches and TLBs: who comes to a core's, leaves them, and has gone through its footprint once.
+//! Private caches and TLBs: threads come to a core's, leave them, and refill their footprint once.
 
 use super::System;
 use crate::contention::private::Private;

@@ -1,4 +1,4 @@
-//! What a task suffers by itself: from its caches, its memory's distance and its siblings, before hyperthreads and queues.
+//! The slowdown of a task from its own caches, its memory's distance and its siblings, before hyperthreads and queues.
 
 use super::{Slot, System};
 use crate::contention::coherence::{sharing, Sharing};

@@ -1,9 +1,8 @@
-//! Who is in step with whom: threads of one program come to cohorts, leave them, and catch up with others.
+//! Threads in step: threads of one program join cohorts, leave them, and catch up with others.
 //!
-//! Places are counted on from where a thread was when its rate last changed. Cohorts are compared by their first members:
-//! when a thread comes, and when one that is behind and faster (nobody takes its lines) has caught up with one ahead, from
-//! where on they are one cohort and equally fast. What is asked at a change grows with the cohorts, at most
-//! 64 a program.
+//! Places are counted from the place of a thread when its rate last changed. Cohorts are compared by their first members: when a thread
+//! comes, and when a faster one from behind (without lost lines) has caught up with one ahead. From then on they are one cohort with
+//! one speed. The work at a change grows with the number of cohorts, at most 64 for a program.
 
 use super::{Slot, System, NOWHERE};
 use crate::contention::coherence::Place;

@@ -1,5 +1,4 @@
-//! Lines in last-level caches: when shares are looked at again, and tasks whose data has parts: hot ones, ones that threads share,
-//! ones that are spread over nodes.
+//! Lines in last-level caches: when shares are evaluated again, and tasks whose data has parts: hot, shared, or spread over nodes.
 
 use super::{Slot, System};
 use crate::contention::llc::{Left, Part};

@@ -1,4 +1,4 @@
-//! Tests of data that is placed, shared or hot, and of lines that are contended for.
+//! Tests of placed, shared and hot data, and of contended lines.
 
 use super::*;
 use crate::machine_file::Rows;

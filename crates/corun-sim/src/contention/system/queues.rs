@@ -1,8 +1,8 @@
-//! Queues of all sorts: for nodes' memory, for the links to them, and for lines.
+//! All queues: for nodes' memory, for the links to them, and for lines.
 //!
-//! A node whose users have all their data there is solved by itself, as before there were links; with links, the two in turn.
-//! As soon as anybody's data is spread, all nodes are solved together, from scratch, so that the result depends on who runs and
-//! not on the past. Rounds are few and their number is fixed: a queue that is a percent off is off by less than its model.
+//! A node whose users have all their data there is solved alone, as without links. With links, the two are solved in turn. If any data
+//! is spread, all nodes are solved together, from scratch, so that the result depends on the running tasks and not on the past. The
+//! number of rounds is small and fixed: an error of a percent in a queue is below the error of its model.
 
 use super::{mark, Slot, System, QUEUE_NOTICEABLE};
 use crate::contention::hot_lines;

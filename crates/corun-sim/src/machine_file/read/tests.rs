@@ -1,4 +1,4 @@
-//! What a machine file may say, and what is said of one that is wrong.
+//! Tests of valid machine files, and of the errors for wrong ones.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Load balancing: periodic, of idle CPUs, and what newly idle ones do (see [`newidle`](super::newidle)), after
-//! `sched_balance_rq` of Linux 6.x.
+//! Load balancing: periodic, of idle CPUs, and of newly idle ones (see [`newidle`](super::newidle)), after `sched_balance_rq` of Linux
+//! 6.x.
 //!
 //! A CPU pulls: it compares the groups of a domain, takes the busiest one if it is busier than its own by more
 //! than the domain tolerates, and moves waiting tasks of that group's busiest queue until the imbalance is gone.

@@ -7,8 +7,8 @@
 //!
 //! Placement and balancing are those of the last kernels with CFS ([`Cfs`]) or of an older one ([`VintageCfs`]).
 //!
-//! Limits: no buddies (LAST_BUDDY, `yield_to`); groups' shares go by decaying averages of load, which came with 3.8: before, they
-//! went by weights at the moment.
+//! Limits: no buddies (LAST_BUDDY, `yield_to`). Groups' shares follow decaying averages of load, which came with 3.8; earlier kernels
+//! used the present weights.
 
 use super::queues::{part, virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::{Nodes, NIL};

@@ -1,5 +1,5 @@
-//! How many tasks can run, on each CPU and in each group of each domain: counted as it changes, so that balancing
-//! need not look at CPUs one by one.
+//! The number of runnable tasks on each CPU and in each group of each domain. It is updated with every change, so that balancing need
+//! not look at CPUs one by one.
 
 use super::queues::{Discipline, Queues, Rq};
 use super::Fair;

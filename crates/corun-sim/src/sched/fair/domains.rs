@@ -1,8 +1,7 @@
 //! Scheduling domains: the nested spans of CPUs over which Linux places and balances tasks.
 //!
-//! Built from the machine's shape as `build_sched_domains` does: hyperthreads of a core, cores of a last-level
-//! cache, caches of a socket, sockets; a span equal to its child's is left out. Limit: one NUMA level above the
-//! socket, whatever the distance table says.
+//! Built from the machine's shape as in `build_sched_domains`: hyperthreads of a core, cores of a last-level cache, caches of a socket,
+//! sockets. A span equal to its child's is left out. Limit: one NUMA level above the socket, with any distance table.
 
 use crate::cpu_set::CpuSet;
 use crate::sched::CpuIx;

@@ -1,18 +1,16 @@
 //! EEVDF: earliest eligible virtual deadline first, as in Linux 6.12 to 6.18.
 //!
-//! An entity's lag is what it is owed, `V - v`; it is eligible when that is not negative; among the eligible the
-//! one with the earliest deadline `v + slice / weight` runs (Stoica and Abdel-Wahab, 1995). Of the kernel's
-//! features this has PLACE_LAG, PLACE_DEADLINE_INITIAL, PLACE_REL_DEADLINE, RUN_TO_PARITY, PREEMPT_SHORT,
-//! DELAY_DEQUEUE and DELAY_ZERO, which are on by default. Preemption of a running entity happens when its CPU
-//! comes to reschedule: at a tick, or when a wake-up brings the queue's accounts up to date. A slice shorter than
-//! the tick therefore lasts to the tick when nothing wakes up.
+//! An entity's lag is `V - v`, the service that it is owed. It is eligible if its lag is not negative. Among the eligible entities the
+//! one with the earliest deadline `v + slice / weight` runs (Stoica and Abdel-Wahab, 1995). Of the kernel's features this has
+//! PLACE_LAG, PLACE_DEADLINE_INITIAL, PLACE_REL_DEADLINE, RUN_TO_PARITY, PREEMPT_SHORT, DELAY_DEQUEUE and DELAY_ZERO, which are on by
+//! default. A running entity is preempted when its CPU reschedules: at a tick, or when a wake-up updates the queue's accounts. So a
+//! slice shorter than the tick lasts to the tick if nothing wakes up.
 //!
-//! Re-weighting is as in Linux 6.13 to 6.18, which is not how it was meant: an entity that leaves is placed again with a
-//! lag that is stretched so that its arrival does not shorten it, but one that *runs* never leaves the average V and is
-//! stretched all the same, by `1 + w / W`. A lag that is owed to it grows with every change of its weight, and so does
-//! one that it owes, up to the clamp of two slices. A group whose threads wake up often is re-weighted often, and can
-//! get far more than its share: see docs/validation.md. Linux 7.3 has it as meant, and
-//! [`FairOptions::stretches_who_runs`] the choice.
+//! Re-weighting is as in Linux 6.13 to 6.18, which differs from its intention. An entity that leaves is placed again with a stretched
+//! lag, so that its arrival does not shorten the lag. An entity that *runs* never leaves the average V, and is stretched all the same,
+//! by `1 + w / W`. So its lag, of either sign, grows with every change of its weight, up to the clamp of two slices. A group whose
+//! threads wake up often is re-weighted often, and can get far more than its share: see docs/validation.md. Linux 7.3 corrects this,
+//! and [`FairOptions::stretches_who_runs`] selects the behavior.
 //!
 //! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
 

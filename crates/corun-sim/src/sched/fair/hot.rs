@@ -1,9 +1,9 @@
-//! Whether a look for tasks can be spared because all that wait are cache-hot.
+//! Whether a search for tasks can be skipped because all waiting tasks are cache-hot.
 //!
-//! A newly idle CPU gets no task that ran less than `sched_migration_cost` ago, unless from its own core or after a
-//! balance that failed. On a machine whose tasks block every few hundred microseconds nearly every look ends so. A time
-//! is kept for each CPU before which nothing that waits there cools down; it is lowered when a task joins the queue, and
-//! worked out anew when it is over. Nothing that a look would have found is missed, so schedules are the same.
+//! A newly idle CPU gets no task that ran less than `sched_migration_cost` ago, except from its own core or after a balance that
+//! failed. On a machine whose tasks block every few hundred microseconds nearly every search ends so. For each CPU a time is kept
+//! before which no waiting task cools down. It is lowered when a task joins the queue, and computed again when it is over. No task that
+//! a search would have found is missed, so schedules are the same.
 
 use super::domains::Level;
 use super::queues::{Discipline, Entity};

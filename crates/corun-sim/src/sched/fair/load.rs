@@ -1,5 +1,5 @@
-//! Load averages of entities, queues and groups, and what follows from them: a group's shares, a CPU's and a task's
-//! load as balancing and placement compare them.
+//! Load averages of entities, queues and groups, and the values that follow from them: a group's shares, and the loads of a CPU and a
+//! task as compared in balancing and placement.
 //!
 //! Method, after Linux `kernel/sched/fair.c` and `pelt.c`: an entity's average is the share of time for which it was
 //! queued; its load is that share times its weight. A queue averages the weight that is queued on it. A task that
@@ -8,7 +8,7 @@
 //! a CPU contributes to its group's load is told at most once a millisecond, and only when it has changed by more than
 //! a 64th (`update_tg_load_avg`).
 //!
-//! Limit: what a task takes along when it wakes up on another CPU is taken at once, not at that CPU's next update.
+//! Limit: the load that a task takes along when it wakes up on another CPU moves at once, not at that CPU's next update.
 
 use super::queues::{part, Entity, Group, Queues, Rq, NICE_0, RESOLUTION};
 use super::tree::NIL;

@@ -1,4 +1,4 @@
-//! Linux's fair scheduling class: what EEVDF and CFS have in common, from `kernel/sched/fair.c`.
+//! Linux's fair scheduling class: the common parts of EEVDF and CFS, from `kernel/sched/fair.c`.
 //!
 //! This file is the class itself: entities join and leave the hierarchy (task, group, CPU), run, tick and get
 //! picked. Its parts:
@@ -7,15 +7,15 @@
 //! | --- | --- |
 //! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`] |
 //! | [`eevdf`], [`cfs`] | the two disciplines |
-//! | [`reweight`] | a group's entity gets the weight that its share of the group's load deserves |
+//! | [`reweight`] | a group's entity gets the weight of its share of the group's load |
 //! | [`tree`] | the augmented tree |
 //! | [`pelt`], [`load`] | decaying averages; the loads of entities, queues and groups made of them |
 //! | [`domains`] | spans of CPUs |
-//! | [`counts`] | how many tasks can run where |
-//! | [`placement`] | where a waking or new task goes |
+//! | [`counts`] | the numbers of runnable tasks |
+//! | [`placement`] | the CPU of a waking or new task |
 //! | [`balance`] | moving tasks between CPUs: periodic, idle |
-//! | [`newidle`] | whether a CPU that has run out of tasks looks for some |
-//! | [`hot`] | whether such a look can be spared |
+//! | [`newidle`] | whether a CPU without tasks searches for some |
+//! | [`hot`] | whether such a search can be skipped |
 //! | [`vintage`] | placement and balancing as in 2.6.32, 3.8 and 3.14, in place of the last three |
 //!
 //! Not modelled: bandwidth quotas, core scheduling, cpusets other than affinity, NUMA balancing, SCHED_IDLE,

@@ -1,13 +1,12 @@
 //! Newly-idle balancing: a CPU that has run out of tasks may pull one before it idles.
 //!
-//! Method, after `sched_balance_newidle` of Linux 6.18 (and of the stable kernels since late 2025, where it came with
-//! "Proportional newidle balance"): a domain is only looked at with the probability with which looking at it has paid off
-//! before. Every thousand or so chances the domain takes stock, so on a machine where it seldom pays the CPUs mostly
-//! go idle beside a neighbour that has a task waiting. Older kernels always look. Either way the CPU must have been
-//! idle for longer, on average, than looking takes.
+//! Method, after `sched_balance_newidle` of Linux 6.18 (and of the stable kernels since late 2025, with "Proportional newidle
+//! balance"): a domain is searched only with the probability with which searches have paid off. After about a thousand chances the
+//! domain updates that. So on a machine where it seldom pays, CPUs mostly go idle although a neighbor has a waiting task. Older kernels
+//! always search. In either case the CPU's average idle time must be longer than a search.
 //!
-//! Limits: the kernel measures what looking takes, here it is a constant; a chance counts only while some CPU really
-//! has a task to give, whereas the kernel's mark of that (`rd->overloaded`) may be stale.
+//! Limits: the kernel measures the length of a search; here it is a constant. A chance counts only while some CPU really has a task to
+//! give; the kernel's flag for that (`rd->overloaded`) may be stale.
 
 use super::balance::Idle;
 use super::queues::Discipline;

@@ -1,5 +1,4 @@
-//! Where a waking or new task goes: `select_task_rq_fair` with `wake_affine`, `select_idle_sibling` and
-//! `find_idlest_cpu`.
+//! The CPU of a waking or new task: `select_task_rq_fair` with `wake_affine`, `select_idle_sibling` and `find_idlest_cpu`.
 //!
 //! A woken task goes to the waker's or to its previous CPU (whichever is idle, else the less loaded one), and
 //! from there to an idle CPU under the same last-level cache if there is one. A new task goes to the idlest CPU

@@ -1,5 +1,5 @@
-//! What both of Linux's fair schedulers stand on: entities (tasks and groups), their per-CPU queues, virtual
-//! time, and the shares of groups. The discipline (EEVDF, CFS) decides order and placement; see [`Discipline`].
+//! The common base of Linux's fair schedulers: entities (tasks and groups), their per-CPU queues, virtual time, and the shares of
+//! groups. The discipline (EEVDF, CFS) decides order and placement; see [`Discipline`].
 //!
 //! Source: Linux `kernel/sched/fair.c`. As there, a group has one entity and one queue per CPU, and the entity's
 //! weight is the group's share split by the load that each CPU carries of it (`calc_group_shares`). Limit: two

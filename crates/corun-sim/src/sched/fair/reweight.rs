@@ -1,8 +1,8 @@
-//! Groups get other weights while they are queued, even while they run.
+//! Changes the weight of groups while they are queued, even while they run.
 //!
-//! The part of a group's weight that counts on one CPU follows the load that the group has there
-//! ([`Queues::group_share`](super::queues::Queues::group_share)), so it changes as threads wake up and sleep. What an
-//! entity is owed is a time, and stays the same time: its lag and its deadline are scaled to the new weight.
+//! The part of a group's weight that counts on one CPU follows the load of the group there
+//! ([`Queues::group_share`](super::queues::Queues::group_share)). So it changes as threads wake up and sleep. The service owed to an
+//! entity is a time, and stays the same: its lag and its deadline are scaled to the new weight.
 
 use super::queues::{signed_part, Discipline, Place, Rq};
 use super::tree::NIL;

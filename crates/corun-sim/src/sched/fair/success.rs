@@ -1,4 +1,4 @@
-//! How often it has paid to look for work when newly idle: see `newidle.rs`.
+//! How often a newly idle CPU's search has paid off: see `newidle.rs`.
 
 use crate::streams::Stream;
 

@@ -1,8 +1,8 @@
 //! The fair run queue's tree: a treap ordered by (key, entity), augmented with the least vruntime and the least
 //! slice of every subtree, so that the earliest eligible deadline is found in O(log n).
 //!
-//! The kernel uses an augmented red-black tree; a treap holds the same order with less code. Its priorities are
-//! a fixed hash of the entity's number, so its shape depends on what it holds and on nothing else.
+//! The kernel uses an augmented red-black tree; a treap has the same order with less code. Its priorities are a fixed hash of the
+//! entity's number, so its shape depends only on its contents.
 
 /// No entity.
 pub const NIL: u32 = u32::MAX;

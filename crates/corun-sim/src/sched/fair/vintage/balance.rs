@@ -1,14 +1,13 @@
-//! When the older kernels balance, and whom they move: at ticks (`rebalance_domains`), for idle CPUs whose ticks have stopped
-//! (`nohz_idle_balance`), and for a CPU that has run out of tasks (`idle_balance`).
+//! Balancing of the older kernels: at ticks (`rebalance_domains`), for idle CPUs whose ticks have stopped (`nohz_idle_balance`), and
+//! for a CPU without tasks (`idle_balance`).
 //!
-//! A CPU looks at each of its domains at intervals, some tens of times less often while it is busy. One CPU of a group does so for
-//! all: the first idle one, or else the first. Of the busiest queue it takes waiting tasks, those that ran less than 0.5 ms ago
-//! only after failures. Where nothing could be moved more often than the domain tolerates, the task that runs there is: it is taken
-//! off its CPU and queued here (active balance). A CPU that has run out of tasks looks only if it idled for longer than 0.5 ms
-//! on average.
+//! A CPU checks each of its domains at intervals, which are some tens of times longer while it is busy. One CPU of a group checks for
+//! all: the first idle one, or else the first. It takes waiting tasks from the busiest queue; those that ran less than 0.5 ms ago are
+//! taken only after failures. If moves failed more often than the domain tolerates, the running task is taken off its CPU and queued
+//! here (active balance). A CPU without tasks searches only if its idle times average more than 0.5 ms.
 //!
-//! Limits: a group whose tasks are pinned is not balanced towards another of its CPUs; `max_newidle_lb_cost` of 3.14, which is
-//! microseconds, never decides beside those 0.5 ms and is left out.
+//! Limits: a group whose tasks are pinned is not balanced towards another of its CPUs. `max_newidle_lb_cost` of 3.14 is left out: it is
+//! microseconds, and never decides against those 0.5 ms.
 
 use super::domains::Place as In;
 use super::imbalance::Busiest;

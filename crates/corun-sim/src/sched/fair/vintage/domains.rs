@@ -1,10 +1,9 @@
-//! The scheduling domains of the older kernels: hyperthreads of a core, cores of a cache, a node, and what is beyond it.
+//! The scheduling domains of the older kernels: hyperthreads of a core, cores of a cache, a node, and levels beyond it.
 //!
-//! Source: `build_sched_domains` with the initializers of each level; `sched_init_numa` and
-//! `build_overlap_sched_groups` for nodes by distance. A domain of one group is left out, but hands on that its CPUs are to be
-//! spread (`SD_PREFER_SIBLING`). A group's power is what its CPUs are worth: 1024 for a core of one thread, 1178 for one of several.
-//! Limits: no time of interrupts or real-time tasks is taken off a CPU's power; books and packages of several nodes have no level
-//! of their own where the table of distances has none.
+//! Source: `build_sched_domains` with the initializers of each level; `sched_init_numa` and `build_overlap_sched_groups` for nodes by
+//! distance. A domain of one group is left out, but passes on that its CPUs should be spread (`SD_PREFER_SIBLING`). A group's power is
+//! the capacity of its CPUs: 1024 for a core of one thread, 1178 for one of several. Limits: the time of interrupts and real-time tasks
+//! does not reduce a CPU's power. Books, and packages of several nodes, have a level only if the distance table has one.
 
 use super::kernel::{Kernel, Nodes};
 use crate::cpu_set::CpuSet;

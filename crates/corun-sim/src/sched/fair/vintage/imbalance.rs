@@ -1,10 +1,10 @@
-//! Which group of a domain a CPU should take from, and how much load: `find_busiest_group` of the older kernels.
+//! The group of a domain that a CPU should take from, and how much load: `find_busiest_group` of the older kernels.
 //!
-//! Method: a group is busy if its load by power is the greatest and it has more tasks than it holds; where what is below it is to
-//! be spread, it holds one while the own group has room. A CPU takes from it if its own group is below the average and, unless
-//! it idles, the difference is more than the domain tolerates. It takes what brings both to the average, no more than the
-//! surplus of tasks, and where that is less than one task, one task if throughput gains by it (`fix_small_imbalance`).
-//! Limit: unsigned differences that wrap around there are taken as without bound, which is what they come to.
+//! Method: a group is busy if its load relative to its power is the greatest, and it has more tasks than its capacity. If the level
+//! below should be spread, its capacity is one while the own group has room. A CPU takes from it if its own group is below the average
+//! and, unless the CPU is idle, the difference is more than the domain tolerates. It takes the load that brings both to the average, at
+//! most the surplus of tasks. If that is less than one task, it takes one task if throughput gains (`fix_small_imbalance`). Limit:
+//! unsigned differences that wrap around in the kernel are treated as unbounded, which is their effect.
 
 use super::domains::{Place, POWER};
 use super::kernel::GroupImbalance;

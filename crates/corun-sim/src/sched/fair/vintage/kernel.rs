@@ -1,4 +1,4 @@
-//! In what the older kernels differ: one table, from which the rest takes what it does.
+//! The differences of the older kernels, in one table for the other files.
 //!
 //! Sources: `kernel/sched.c`, `kernel/sched_fair.c` and the initializers of domains (`SD_SIBLING_INIT` and so on) of
 //! Linux 2.6.32.67; `kernel/sched/fair.c`, `kernel/sched/core.c` and `include/linux/topology.h` of 3.8.13 and 3.14.1.

@@ -1,10 +1,10 @@
-//! What a CPU's load is, now and on average, and what a task would add to it.
+//! The load of a CPU, now and on average, and the load that a task would add.
 //!
-//! Method: until 3.9 a CPU's load is the weight that is queued on it, later the sum of its queued entities' decaying averages. At
-//! each tick it goes into averages of one, two and four ticks (`cpu_load`). A balance takes the lesser of load and average for
-//! where it would take from and the greater for where it would put (`source_load`, `target_load`), so that it moves what is
-//! lastingly uneven. Where tasks are in groups, a task adds what its group's weight on that CPU grows by (`effective_load`).
-//! Limit: 2.6.32 estimates that growth to first order; here it is worked out for all three.
+//! Method: until 3.9 a CPU's load is the weight queued on it, later the sum of its queued entities' decaying averages. At each tick it
+//! goes into averages of one, two and four ticks (`cpu_load`). A balance takes the lesser of load and average for the source and the
+//! greater for the target (`source_load`, `target_load`), so that it moves only lasting imbalance. With groups, a task adds the growth
+//! of its group's weight on that CPU (`effective_load`). Limit: 2.6.32 estimates that growth to first order; here it is computed for
+//! all three.
 
 use super::kernel::Loads;
 use crate::sched::fair::queues::{Discipline, Entity, RESOLUTION};

@@ -1,21 +1,21 @@
-//! Placement and balancing as in the Linux of a paper's time: 2.6.32, 3.8 and 3.14, under CFS.
+//! Placement and balancing as in the Linux of the papers' time: 2.6.32, 3.8 and 3.14, under CFS.
 //!
-//! The later kernels look for any idle CPU under a cache and compare numbers of tasks. These weigh loads, move running tasks by
-//! force where that has failed often enough (active balance), and go idle beside a waiting task where that ran a moment ago.
-//! There is one balancer; what differs from release to release is in a table.
+//! Later kernels search for any idle CPU under a cache, and compare numbers of tasks. These weigh loads. They move running tasks by
+//! force if moves have failed often enough (active balance). They go idle although a task waits, if that ran a moment ago. There is one
+//! balancer; the differences of the releases are in a table.
 //!
 //! | file | holds | after |
 //! | --- | --- | --- |
-//! | [`kernel`] | in what the releases differ | |
+//! | [`kernel`] | the differences of the releases | |
 //! | [`domains`] | spans of CPUs, and their groups | `build_sched_domains`, `sched_init_numa` |
-//! | [`loads`] | what a CPU's load is | `weighted_cpuload`, `source_load`, `target_load`, `effective_load` |
-//! | [`placement`] | where a waking or new task goes | `select_task_rq_fair`, `wake_affine`, `select_idle_sibling`, `find_idlest_group` |
-//! | [`imbalance`] | which group to take from, and how much | `find_busiest_group` |
-//! | [`balance`] | when, and whom; active balance | `rebalance_domains`, `load_balance`, `idle_balance`, `nohz_kick_needed` |
+//! | [`loads`] | the load of a CPU | `weighted_cpuload`, `source_load`, `target_load`, `effective_load` |
+//! | [`placement`] | the CPU of a waking or new task | `select_task_rq_fair`, `wake_affine`, `select_idle_sibling`, `find_idlest_group`
+//! |
+//! | [`imbalance`] | the group to take from, and how much | `find_busiest_group` |
+//! | [`balance`] | the times, and the tasks; active balance | `rebalance_domains`, `load_balance`, `idle_balance`, `nohz_kick_needed` |
 //!
-//! Limits: no synchronous wake-ups (pipes), no buddies, no NUMA balancing (its pages have no homes here), no power saving; of
-//! tasks that may be moved the one that ran longest ago goes first, where the kernel takes the one that was queued last; a
-//! balance costs no time and comes at once.
+//! Limits: no synchronous wake-ups (pipes), no buddies, no NUMA balancing (pages have no homes here), no power saving. Of the tasks
+//! that may be moved the one that ran longest ago goes first; the kernel takes the one that was queued last. A balance takes no time.
 
 pub mod balance;
 pub mod domains;

@@ -1,9 +1,9 @@
-//! Where a waking or new task goes: `select_task_rq_fair` of the older kernels.
+//! The CPU of a waking or new task: `select_task_rq_fair` of the older kernels.
 //!
-//! A woken task goes to the waker's CPU if that would not be much more loaded by it than its previous one is now, else to the
-//! previous one; from there to an idle CPU nearby, if [`IdleSibling`] finds one. A CPU that is busy is never given back for an
-//! idle previous one. A new task goes down from the largest domain: to the least loaded group if the own one is clearly busier,
-//! to the least loaded CPU there, and so on below.
+//! A woken task goes to the waker's CPU, if that would not be much more loaded with it than its previous one is now. Otherwise it goes
+//! to the previous one. From there it goes to an idle CPU nearby, if [`IdleSibling`] finds one. A busy choice is never exchanged for an
+//! idle previous CPU. A new task goes down from the largest domain: to the least loaded group if the own one is clearly busier, to the
+//! least loaded CPU there, and so on below.
 
 use super::domains::POWER;
 use super::kernel::IdleSibling;
