@@ -30,7 +30,7 @@ const LOOPS: [(&str, &str); 2] = [
     ("two sessions", "count = 2\nprogram = { kind = \"interference\" }"),
 ];
 
-/// Who is beside whom, and under what.
+/// A program, its co-runners, and the policy.
 #[derive(Clone, Copy)]
 struct Way {
     participants: Participants,
@@ -54,18 +54,18 @@ const WAYS: [Way; 6] = {
     ]
 };
 
-/// What came of one run.
+/// The results of one run.
 #[derive(Clone, Copy, Default)]
 struct Came {
     took_ns: f64,
     /// By the loops, of one CPU.
     kept: f64,
-    /// From the program's coming until somebody was parked, and while nobody was.
+    /// Time from the program's start until a tenant was parked, and from then on.
     first_ns: Option<u64>,
     shared_ns: u64,
 }
 
-/// The loops as one tenant, whatever sessions they are in: a cgroup of several.
+/// Counts the loops as one tenant, although they have several sessions: like a cgroup of several.
 fn make_one(seen: &mut Observation) {
     seen.tenants.retain(|t| t.id <= LOOPS_ID);
     for t in seen.tasks.iter_mut().filter(|t| t.tenant > LOOPS_ID) {
@@ -73,7 +73,7 @@ fn make_one(seen: &mut Observation) {
     }
 }
 
-/// What is done to the loops is done to each of them.
+/// Applies an action on the loops to each of them.
 fn of_all(action: &Action, tenants: u32) -> Vec<Action> {
     let loops = (LOOPS_ID.0..tenants).map(TenantId);
     match action {
@@ -138,7 +138,7 @@ fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
     }
 }
 
-/// All runs of a program beside these loops: by seed, each way.
+/// All runs of a program with these loops: by seed, in each way.
 fn runs(program: &Program, loops: &str, timeline: bool) -> Vec<[Came; WAYS.len()]> {
     let one = |seed: usize| {
         let text = format!(

@@ -87,7 +87,7 @@ struct Mix {
     scenario: Scenario,
 }
 
-/// The `number`-th mix of so many programs; `waits`: some of them wait for each other.
+/// The `number`-th mix of `size` programs. With `waits` some of them wait for each other.
 fn draw(cpus: u32, size: usize, number: u64, waits: bool) -> Mix {
     let lane = u64::from(cpus) * 1_000 + size as u64 * 10 + u64::from(waits);
     let draw = |index: u64| bits(number, lane, index) >> 16;
@@ -128,7 +128,7 @@ fn draw(cpus: u32, size: usize, number: u64, waits: bool) -> Mix {
     }
 }
 
-/// Makes a program for two CPUs one for so many times as many: as much work for each thread.
+/// Widens a program for two CPUs to `times` times as many, with the same work for each thread.
 fn widen(workload: &mut Workload, times: u32) {
     let Kind::Command(command) = &mut workload.program else { return };
     for phase in command.model.iter_mut().filter(|phase| phase.threads > 1) {
@@ -140,7 +140,7 @@ fn widen(workload: &mut Workload, times: u32) {
     }
 }
 
-/// Every run of a program is processes of its own, which nobody has seen before, and which are not there at once.
+/// Every run of a program has new processes, and two runs do not exist at once.
 fn make_new(seen: &mut Observation, progress: &[Progress]) {
     for t in &mut seen.tasks {
         let p = &progress[t.tenant.0 as usize];
@@ -158,7 +158,7 @@ fn make_new(seen: &mut Observation, progress: &[Progress]) {
     seen.tasks.sort_by_key(|t| t.id);
 }
 
-/// How long a run of each program takes: the mean of those that ended; of who never did, what its first would take.
+/// How long a run of each program takes: the mean of the finished runs; without any, the estimated length of the first.
 fn times_ns(mix: &Mix, seed: u64, way: Way, alone: &[Progress], timeline: bool) -> Vec<f64> {
     let (name, options, roughly) = way;
     let options = options.iter().fold(Options::new(), |all, (name, value)| all.set(*name, *value));

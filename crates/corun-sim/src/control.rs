@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Decisions that are kept word by word: some 20 MB.
 const KEPT: usize = 100_000;
 
-/// What a policy did in one run.
+/// The decisions of a policy in one run.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     /// Epochs.
@@ -23,7 +23,7 @@ pub struct Control {
     pub not_done: BTreeMap<Refusal, u64>,
 }
 
-/// A policy at work on the modelled machine, and what it did so far.
+/// A policy on the modelled machine, and its decisions so far.
 pub(crate) struct Controlled {
     controller: Controller,
     kept: usize,
@@ -44,7 +44,7 @@ impl Controlled {
         self.controller.wait_ns()
     }
 
-    /// Decides on what was seen in the epoch that has just ended. The model protects nobody.
+    /// Decides on the observation of the epoch that has just ended. The model protects no tenant.
     pub(crate) fn epoch(&mut self, engine: &mut Engine, seen: &mut Observation) {
         self.controller.look(seen, |_, _| false);
         let epoch = self.controller.epoch(engine, seen);

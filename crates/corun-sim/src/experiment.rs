@@ -48,17 +48,17 @@ pub struct Run {
     pub progress: Vec<Progress>,
     /// Energy used, in microjoules: cores and the rest of the packages; `None`: the machine file does not tell.
     pub energy_uj: Option<u64>,
-    /// What happened, in numbers.
+    /// The totals.
     pub totals: Totals,
-    /// What was seen; only of the first seed's run with all tenants.
+    /// The recording, only of the first seed's run with all tenants.
     pub recording: Option<Recording>,
-    /// What its policy did; `None`: nobody controlled anything.
+    /// The decisions of its policy. `None` without a policy.
     pub control: Option<Control>,
-    /// Who ran where; only where it was asked for.
+    /// The trace, only on request.
     pub trace: Option<Trace>,
 }
 
-/// What to do beside the runs that every scenario gets.
+/// Options in addition to the standard runs of a scenario.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Also run under this scheduler, without the policy, and compare.
@@ -75,13 +75,13 @@ pub struct Options {
 pub struct TenantOutcome {
     /// Its name.
     pub name: String,
-    /// Nobody waited for its end.
+    /// Whether the run did not wait for its end.
     pub background: bool,
     /// Runs that it ended, over all seeds.
     pub completed: usize,
     /// Time alone, in nanoseconds; `None`: it does not end by itself.
     pub solo_ns: Option<Estimate>,
-    /// Time beside the others; `None`: it did not end.
+    /// Time in the co-run. `None` if it did not end.
     pub time_ns: Option<Estimate>,
     /// Slowdown; `None`: it made no progress in one of the runs.
     pub slowdown: Option<Estimate>,
@@ -91,7 +91,7 @@ pub struct TenantOutcome {
     pub baseline: Option<Estimate>,
 }
 
-/// What came of a scenario.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Per seed: the run with all tenants.
@@ -232,7 +232,7 @@ pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
     all_or_first(scenario.seeds.par_iter().map(one).collect())
 }
 
-/// What runs side by side came to or, where some failed, the first failure in their order: always the same one.
+/// The results of parallel runs or, if some failed, the first failure in their order, which is always the same.
 ///
 /// # Errors
 /// That failure.
@@ -258,7 +258,7 @@ fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
     (kind_of, firsts.len())
 }
 
-/// What is wanted of one run.
+/// Options of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunOptions {
     record: bool,
@@ -268,8 +268,8 @@ struct RunOptions {
     miscount_ns: Option<u64>,
 }
 
-/// One run: to the end of what has one, for the scenario's duration, or for at most as long as the co-run was where a
-/// tenant alone never ends.
+/// One run: until all tenants with an end have ended, or for the scenario's duration. A tenant alone that never ends runs for at most
+/// as long as the co-run.
 fn run(scenario: &Scenario, seed: u64, participants: Participants, how: RunOptions) -> Result<Run, Failure> {
     let RunOptions { record, trace_limit, beside_ns, miscount_ns } = how;
     let mut engine = scenario.engine(seed, participants, trace_limit)?;
@@ -352,7 +352,7 @@ fn mean_time_ns(p: &Progress) -> Option<f64> {
 }
 
 fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) -> Option<f64> {
-    // A program of fixed duration takes that time with whatever work: its rate says how it fared.
+    // A program of fixed duration takes that time with any amount of work, so its rate shows its speed.
     if let (Some(a), Some(b), false) = (mean_time_ns(co), mean_time_ns(solo), co.timed) {
         return Some(a / b);
     }

@@ -73,12 +73,12 @@ pub const NEED_NO_HELP: &[Program] = &[
     ("requests, as YCSB", 1, r#"{ threads = 4, sync = "lock", wait = "block", grain = "300us", imbalance = 0.8, sleep = "400us", iterations = 5000 },"#),
 ];
 
-/// What a program models as: its phases as often as it goes through them; one of several then ends alone.
+/// The model of a program: its phases, as often as it repeats them. Each of several phases then has its own end.
 pub fn phases(&(_, times, phases): &Program) -> String {
     phases.repeat(times) + "{ threads = 1, sync = \"none\", grain = \"10ms\", iterations = 1 }"
 }
 
-/// So many CPUs, as `host`.
+/// A machine with this many CPUs, as `host`.
 pub struct Cpus(pub u32);
 
 impl Files for Cpus {
@@ -95,7 +95,7 @@ impl Files for Cpus {
     }
 }
 
-/// Spinning as a live machine tells it: one window in eight is not judged, of the others 70 to 100 % is told.
+/// Reports spinning as a live machine does: unknown in one window of eight, and 70 to 100 % of it in the others.
 pub fn tell_roughly(seen: &mut Observation, seed: u64) {
     for t in &mut seen.tasks {
         let mut parts = *t.account.ledger.parts();

@@ -7,7 +7,7 @@ use crate::engine::Fault;
 /// Checks one dispatch.
 ///
 /// # Errors
-/// What was violated.
+/// The violation.
 pub fn affinity(allowed: Option<&CpuSet>, cpu: usize, task: &str) -> Result<(), Fault> {
     match allowed {
         Some(set) if !set.contains(cpu) => {

@@ -7,7 +7,7 @@ use crate::engine::Fault;
 /// A CPU's busy and idle time in the window so far must sum to the window so far.
 ///
 /// # Errors
-/// What does not sum.
+/// The sums that differ.
 pub fn conservation_of_cpu(cpu: usize, window: (u64, u64), busy_ns: u64, idle_ns: u64) -> Result<(), Fault> {
     let length_ns = window.1 - window.0;
     if busy_ns + idle_ns == length_ns {
@@ -20,7 +20,7 @@ pub fn conservation_of_cpu(cpu: usize, window: (u64, u64), busy_ns: u64, idle_ns
 /// A task's counted time must be its life inside the window (at most that once it has ended).
 ///
 /// # Errors
-/// What does not sum.
+/// The sums that differ.
 pub fn conservation_of_task(
     name: &str,
     window: (u64, u64),
@@ -35,10 +35,10 @@ pub fn conservation_of_task(
     Err(bug("conservation", format!("task {name} has {counted_ns} ns counted of a life of {life_ns} ns")))
 }
 
-/// What all tasks ran must be what all CPUs were busy.
+/// The run time of all tasks must equal the busy time of all CPUs.
 ///
 /// # Errors
-/// What does not sum.
+/// The sums that differ.
 pub fn conservation_of_machine(on_cpu_ns: u64, busy_ns: u64) -> Result<(), Fault> {
     if on_cpu_ns == busy_ns {
         return Ok(());

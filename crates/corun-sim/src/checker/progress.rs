@@ -10,7 +10,7 @@ pub const STARVED_NS: u64 = 60_000_000_000;
 /// Checks one waiting task.
 ///
 /// # Errors
-/// Who starves.
+/// The task that starves.
 pub fn progress(task: &str, tenant: &str, wait_since_ns: u64, now_ns: u64) -> Result<(), Fault> {
     if now_ns - wait_since_ns <= STARVED_NS {
         return Ok(());

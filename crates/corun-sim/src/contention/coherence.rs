@@ -59,7 +59,7 @@ pub struct TransferCycles {
     pub remote: f64,
 }
 
-/// What sharing does to one thread, per instruction.
+/// The effect of sharing on one thread, per instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sharing {
     /// Exposed stall cycles.
@@ -93,7 +93,7 @@ pub struct Place {
     pub from_ns: u64,
 }
 
-/// The most cohorts that a group has; whoever would found another joins the nearest, so that joining has a bounded cost.
+/// The most cohorts of a group. A thread that would found another joins the nearest, so that joining has a bounded cost.
 const COHORTS: usize = 64;
 
 /// Threads that are in step, counted by distance.
@@ -105,7 +105,7 @@ struct Cohort {
     queue: Queue,
 }
 
-/// What waiting for the lines of a cohort comes to.
+/// The cost of waiting for the lines of a cohort.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queue {
     /// Cycles that a transfer waits.
@@ -155,7 +155,7 @@ impl Group {
         (0..).zip(&self.cohorts).filter_map(|(i, c)| Some((i, *c.members.first()?)))
     }
 
-    /// The members of one cohort become members of another; `moved` is told the CPU and the place there of each.
+    /// Moves the members of one cohort to another. Calls `moved` with the CPU of each and its place there.
     pub fn merge(&mut self, from: u32, into: u32, mut moved: impl FnMut(u32, u32)) {
         let c = std::mem::take(&mut self.cohorts[from as usize]);
         let to = &mut self.cohorts[into as usize];

@@ -20,7 +20,7 @@ fn resident() -> Character {
     Character { llc_refs_pki: 20.0, working_set: 8 << 20, compulsory: 0.02, ..Character::default() }
 }
 
-/// A system with what the engine would know of it.
+/// A system, with the engine's knowledge of it.
 struct Watched {
     system: System,
     progress: Vec<u32>,
@@ -249,8 +249,7 @@ fn two_working_sets_that_do_not_fit_together_slow_each_other_down() {
     );
 }
 
-/// Progress, in the end, of a task whose working set comes into a cold cache, while a neighbour changes between two
-/// short tasks every `every_ns`.
+/// The final progress of a task that comes into a cold cache, while a neighbor changes between two short tasks every `every_ns`.
 fn warming_beside_changes_every(every_ns: u64) -> f64 {
     let model = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
     let mut w = Watched::new(&model);
@@ -268,7 +267,7 @@ fn warming_beside_changes_every(every_ns: u64) -> f64 {
 #[test]
 fn a_share_comes_to_the_same_rest_from_above_and_from_below() {
     let model = MachineModel::shipped("pact16-xeon-e5620").unwrap();
-    // The first has the cache for itself for so long; then three others come.
+    // The first has the cache alone for this time; then three others come.
     let rest_after = |alone_ns: u64| {
         let mut w = Watched::new(&model);
         let large = w.system.character(&Character { working_set: 24 << 20, ..resident() });

@@ -19,7 +19,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Links that move so many bytes per cycle.
+    /// Links with this capacity in bytes per cycle.
     pub fn new(nodes: usize, capacity: Option<f64>) -> Links {
         let link = capacity.map(|capacity| Memory { capacity, busy: LINE / capacity, rows: None });
         Links { nodes, link, waits: vec![0.0; nodes * nodes] }
@@ -31,7 +31,7 @@ impl Links {
         self.waits[from as usize * self.nodes + to]
     }
 
-    /// From now on it waits so long.
+    /// Sets the wait from now on.
     pub fn set(&mut self, from: usize, to: usize, wait: f64) {
         self.waits[from * self.nodes + to] = wait;
     }

@@ -34,8 +34,7 @@ const NEARLY: f64 = 0.75;
 const LEAD: f64 = STEP / 2.0;
 /// Looks at a domain's shares are at least this far apart, in nanoseconds.
 const PAUSE_NS: u64 = 50_000;
-/// Now and then a smaller step counts, so that shares which come to rest are not left a step beside it: on whichever
-/// side they came from.
+/// Sometimes a smaller step counts, so that shares that come to rest do not stay a step away from it, on either side.
 const SMALL_STEP: f64 = STEP / 8.0;
 /// Looks at smaller steps are at least this far apart, in nanoseconds.
 const LONG_PAUSE_NS: u64 = 1_000_000;
@@ -44,7 +43,7 @@ const FULL: f64 = 0.999;
 /// Where the survival product is scaled up again.
 const EPOCH: f64 = 1e-100;
 
-/// Whose lines and which.
+/// The owner of lines, and which of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The data of the task on this CPU, but for its hot part.
@@ -73,7 +72,7 @@ struct Member {
     evaluated: f64,
 }
 
-/// What a task that does not run left in a domain.
+/// The lines that a task left in a domain when it stopped running.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Left {
     domain: u32,
@@ -91,12 +90,12 @@ pub struct Domain {
     members: Vec<Member>,
     /// Bytes per nanosecond that the members insert in all.
     inserted: f64,
-    /// What is left of a byte that was resident at the start, times [`EPOCH`] to the power of minus `epoch`: a
-    /// product that would leave the range of a float after a few hundred turnovers of the cache.
+    /// The remaining part of a byte that was resident at the start, times [`EPOCH`] to the power of minus `epoch`. The product itself
+    /// would leave the range of a float after a few hundred turnovers of the cache.
     survival: f64,
     epoch: u32,
-    /// Nanoseconds so far, each divided by the survival when it began: what was inserted at a constant rate since some
-    /// time is still there to the extent of the rate, times what this has grown, times the survival.
+    /// Nanoseconds so far, each divided by the survival when it began. Lines inserted at a constant rate since some time are still
+    /// there to this extent: the rate, times the growth of this sum, times the survival.
     fresh: f64,
     now_ns: u64,
     /// When its shares were looked at last, and when for the smaller step.
@@ -135,12 +134,12 @@ impl Domain {
         self.members.len()
     }
 
-    /// Whose lines are at `place`.
+    /// The owner of the lines at `place`.
     pub fn part(&self, place: usize) -> Part {
         self.members[place].part
     }
 
-    /// The share at which the rates of those who use what is at `place` were evaluated, if they were.
+    /// The share at which the rates of the users of the lines at `place` were evaluated, if they were.
     pub fn evaluated(&self, place: usize) -> Option<f64> {
         Some(self.members[place].evaluated).filter(|e| *e >= 0.0)
     }
@@ -176,7 +175,7 @@ impl Domain {
         evaluated >= 0.0 && (self.share(place) - evaluated).abs() >= step * NEARLY
     }
 
-    /// From now on the task at `place` inserts this many bytes of its working set per nanosecond, and of what it never uses
+    /// Sets how many bytes per nanosecond the task at `place` inserts from now on: of its working set, and of data that it never uses
     /// again.
     pub fn set_rates(&mut self, place: usize, reuse: f64, stream: f64) {
         let mut m = self.members[place];
@@ -230,7 +229,7 @@ impl Domain {
         self.members.len() - 1
     }
 
-    /// The task at `place` stops; returns what it leaves and whose lines now have its place.
+    /// The task at `place` stops. Returns the lines that it leaves, and the owner of the lines that now have its place.
     pub fn leave(&mut self, number: u32, place: usize) -> (Left, Option<Part>) {
         let m = self.members.swap_remove(place);
         self.inserted -= m.reuse + m.stream;
@@ -249,8 +248,8 @@ impl Domain {
         SMALL_STEP
     }
 
-    /// When to look again: when the first member's share will have moved noticeably; `u64::MAX` when none will. All
-    /// members are gone through after a look, and a long pause after that; in between only those whose rates were set count.
+    /// The time of the next evaluation: when the first member's share will have moved noticeably; `u64::MAX` if none will. All members
+    /// are updated after an evaluation, and again after a long pause. In between only members with new rates count.
     pub fn wake_ns(&mut self) -> u64 {
         let all_again_ns = self.planned_ns + LONG_PAUSE_NS;
         if self.looked || self.now_ns >= all_again_ns {
@@ -265,7 +264,7 @@ impl Domain {
         // From scratch, so that no rounding stays.
         self.inserted = self.members.iter().map(|m| m.reuse + m.stream).sum();
         self.wake_ns = self.at_ns(self.first_way(STEP), self.looked_ns + PAUSE_NS);
-        // Eviction begins when the cache is full: what came to rest in it before moves again.
+        // Eviction begins when the cache is full, so shares at rest move again.
         let room = self.capacity * FULL - self.filled;
         if room > 0.0 && self.inserted > 0.0 {
             self.wake_ns = self.wake_ns.min(self.at_ns((room, self.inserted), self.now_ns));
@@ -294,8 +293,7 @@ impl Domain {
         }
     }
 
-    /// The way of the first member to arrive, and its speed. What it has moved already counts, so changes among others put
-    /// nothing off.
+    /// The distance of the first member to arrive, and its speed. Movement so far counts, so changes among others delay nothing.
     fn first_way(&self, step: f64) -> (f64, f64) {
         let eviction = self.eviction();
         let mut first = (1.0, 0.0);
@@ -325,15 +323,15 @@ impl Domain {
         if !goes_beyond(least, m, resident, speed.abs(), eviction) {
             return (1.0, 0.0);
         }
-        // Who was evaluated ahead comes by there first.
+        // A member that was evaluated ahead reaches that point first.
         let way = if ahead * speed < 0.0 { noticeable + moved } else { noticeable - moved };
         (way, speed.abs())
     }
 }
 
-/// Whether a share that moves at this speed has more than so many bytes to go until it comes to rest. Shares approach
-/// their rest point exponentially, at the rate at which misses fall plus the eviction's, reuse / (working set × missing) +
-/// eviction; the way to it is speed / rate. Without divisions:
+/// Whether a share with this speed has more than this many bytes to go until it comes to rest. Shares approach their rest point
+/// exponentially, with the falling rate of misses plus the eviction rate, reuse / (working set × missing) + eviction. The distance is
+/// speed / rate. Without divisions:
 fn goes_beyond(bytes: f64, m: &Member, resident: f64, speed: f64, eviction: f64) -> bool {
     let missing = (m.working_set - resident).max(m.working_set * 1e-3);
     speed * missing > (m.reuse + eviction * missing) * bytes
@@ -487,7 +485,7 @@ mod tests {
         let mut d = Domain::new(12 << 20);
         d.join(0, Part::Own(0), 8.0 * MIB, &Left::default());
         (d.filled, d.members[0].held) = (d.capacity, 4.0 * MIB);
-        // At rest: own insertions replace exactly what the stream evicts.
+        // At rest its own insertions replace exactly the evictions by the stream.
         d.set_rates(0, 0.5, 1.0);
         d.advance(1_000_000_000);
         assert!((d.share(0) * 8.0 - 4.0).abs() < 0.05, "{}", d.share(0));

@@ -78,7 +78,7 @@ const STEPS: usize = 30;
 const CLOSE: f64 = 1e-3;
 
 impl Memory {
-    /// The memory as it is for those who use it: slower, the more of their accesses find another row open.
+    /// The memory for these users: it is slower if more of their accesses find another row open.
     pub fn for_users(&self, demands: &[Demand]) -> Memory {
         let Some(rows) = self.rows else { return *self };
         let all: f64 = demands.iter().map(|d| d.bytes_per_cycle(0.0)).sum();
@@ -94,7 +94,7 @@ impl Memory {
         Memory { capacity: self.capacity / slower, busy: self.busy * slower, ..*self }
     }
 
-    /// Cycles that a request waits in the queue, given everybody's demand.
+    /// Cycles that a request waits in the queue, with these demands.
     pub fn wait(&self, demands: &[Demand]) -> f64 {
         let used = |y: f64| {
             let wait = self.busy * 0.5 * y;

@@ -58,7 +58,7 @@ pub const ONE: u32 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CharacterId(pub u32);
 
-/// What a CPU runs.
+/// The task on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The task whose counters this feeds.

@@ -66,7 +66,7 @@ impl Homes {
         self.threads += 1;
     }
 
-    /// The part of what its threads have written together that lives on a node.
+    /// The part of the data that its threads have written together on a node.
     pub fn part(&self, node: usize) -> f64 {
         let here = self.by_node.get(node).copied().unwrap_or(0);
         f64::from(here) / f64::from(self.threads.max(1))

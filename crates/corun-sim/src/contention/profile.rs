@@ -41,7 +41,7 @@ pub struct Profile {
     pub compulsory: f64,
     /// Bytes of its own that want to stay in the LLC.
     pub working_set: f64,
-    /// What of them is used most, and what it shares; `None`: nothing, so all references but streams go to `working_set`.
+    /// Its hot and its shared part. `None` without any, so that all references except streams go to `working_set`.
     pub parts: Option<Parts>,
     /// Which node's memory holds its data.
     pub placed: Placed,
@@ -55,7 +55,7 @@ pub struct Profile {
     pub transfers: f64,
     /// Exposed cycles of a transfer, by distance.
     pub transfer_stall: TransferCycles,
-    /// Lines that transfers go to; 0: nobody waits for one.
+    /// Lines that transfers go to; 0 if threads never wait for one.
     pub hot_lines: f64,
     /// Cycles for which a transfer keeps a line, by distance.
     pub transfer_busy: TransferCycles,
@@ -65,23 +65,23 @@ pub struct Profile {
     pub mispredicts: f64,
     /// Cycles per instruction alone.
     pub alone_cpi: f64,
-    /// Whether it takes part in the cache and bandwidth models: it has a working set, or its traffic alone is more
-    /// than a 256th of a node's bandwidth. Others have constant costs and disturb nobody.
+    /// Whether it takes part in the cache and bandwidth models: it has a working set, or its traffic alone is more than a 256th of a
+    /// node's bandwidth. Others have constant costs and do not disturb others.
     pub memory: bool,
     /// Whether it takes part in the coherence model.
     pub coherent: bool,
-    /// What it keeps in the private levels of its core.
+    /// Its data in the private levels of its core.
     pub footprints: [Footprint; LEVELS],
     /// Solo work after which its private cache holds other lines: [`coherence`](super::coherence).
     pub reach_ns: u64,
-    /// Of one that takes part in neither: what it suffers by itself, by node of the core and home, once and for all.
+    /// For a program that takes part in neither: its own costs by node of the core and home, computed once.
     pub steady: Vec<Own>,
 }
 
 /// Data that is used differently: bytes, and share of all references.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
-    /// References to the thread's own data but for what is hot.
+    /// References to the thread's own data, without the hot part.
     pub own_refs: f64,
     /// Bytes of it that are used most.
     pub hot: f64,
@@ -110,7 +110,7 @@ impl Parts {
     }
 }
 
-/// What a task suffers by itself, whatever its hyperthreads and its memory's queue do.
+/// The costs of a task alone, without its hyperthreads and its memory's queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// Its use of its node's memory.
@@ -198,7 +198,7 @@ impl Profile {
         self.references * ((1.0 - missing) * self.llc_stall + missing * exposed(dram_cycles, self.hidden))
     }
 
-    /// What it suffers by itself with this share of misses and these stalls per instruction.
+    /// Its own costs with this share of misses and these stalls per instruction.
     pub fn own(&self, missing: f64, stalls: f64, smt: &Smt) -> Own {
         let cpi = self.compute + stalls;
         Own { memory: self.demand(cpi, missing), slots: smt::demand(cpi, smt) }
@@ -210,7 +210,7 @@ impl Profile {
     }
 }
 
-/// What a program keeps in the private levels, as far as its file and the machine's say.
+/// A program's data in the private levels, if its file and the machine's define it.
 fn footprints(c: &Character, model: &MachineModel, numa: &Numa, hidden: f64) -> [Footprint; LEVELS] {
     let mut both = <[Footprint; LEVELS]>::default();
     let kept = c.memory.private_refs_pki / 1e3;

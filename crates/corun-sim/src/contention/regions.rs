@@ -22,7 +22,7 @@ pub struct Region {
     pub place: u32,
     /// CPUs whose threads use it.
     pub users: Vec<u32>,
-    /// What is left of it when nobody uses it.
+    /// The rest of it when no thread uses it.
     pub left: Left,
     /// Bytes per nanosecond that its users insert.
     pub inserted: f64,
@@ -30,7 +30,7 @@ pub struct Region {
     pub stale: bool,
 }
 
-/// What is missed, by what it belongs to: as a share of references, or per instruction.
+/// Misses by target: as a share of references, or per instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Missed {
     /// Own data that is not hot.
@@ -42,7 +42,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// The same per instruction of a task that makes so many references in each.
+    /// The same per instruction of a task with this many references in each.
     pub fn per_instruction(self, references: f64) -> Missed {
         let Missed { own, hot, shared } = self;
         Missed { own: own * references, hot: hot * references, shared: shared * references }

@@ -60,9 +60,9 @@ pub struct System {
     spread_wanted: u64,
     spread_solved: u64,
     regions: Regions,
-    /// `None`: private levels are warm whenever somebody comes.
+    /// `None` if private levels are always warm.
     private: Option<Box<Private>>,
-    /// CPUs whose private levels are evaluated anew; kept for its memory.
+    /// CPUs whose private levels are evaluated again. A field only to keep its memory.
     warmed: Vec<u32>,
     /// By program: where its data lives.
     homes: Vec<Homes>,
@@ -109,7 +109,7 @@ struct Slot {
     /// Misses per instruction that go to data which is spread over nodes, and whether over all of them alike.
     far: f64,
     interleaved: bool,
-    /// Misses per instruction by what they go to, where its task's data has parts.
+    /// Misses per instruction by target, if its task's data has parts.
     missed: Missed,
     sharing: Sharing,
     /// Lines per instruction that its private caches lack.
@@ -123,10 +123,10 @@ struct Slot {
     memory: Demand,
     /// Cycles that a request waits for its node, as its rates have it.
     wait: f64,
-    /// What it adds to its node's `wanted`, and to `spread_wanted`.
+    /// Its part of its node's `wanted`, and of `spread_wanted`.
     wanted: u64,
     spread_wanted: u64,
-    /// Bytes per nanosecond that it adds to what its region inserts.
+    /// Its part of the insertions of its region, in bytes per nanosecond.
     into_region: f64,
     /// Places in its LLC domain, of the hot part of its data there, its region, its place among `spread`, in its home node and its
     /// cohort.
@@ -275,8 +275,8 @@ impl System {
         self.mark(cpu);
     }
 
-    /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run something runs it at
-    /// [`ONE`] unless it is pushed here.
+    /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run a task has the rate [`ONE`] unless it is
+    /// pushed here.
     pub fn refresh(&mut self, now_ns: u64, changed: &mut Vec<CpuRate>) {
         if now_ns >= self.next_ns {
             self.wake(now_ns);
@@ -441,7 +441,7 @@ impl System {
         }
     }
 
-    /// Adds the hyperthreads' part, and tells the node what the task wants of it.
+    /// Adds the hyperthreads' part, and reports the task's demand to its node.
     fn stretch(&mut self, cpu: u32) {
         let slot = &self.slots[cpu as usize];
         let Some(r) = slot.running else { return };
@@ -538,7 +538,7 @@ fn mark(slots: &mut [Slot], dirty: &mut Vec<u32>, cpu: u32) {
 }
 
 impl Slot {
-    /// Counts what its task did since it was settled last.
+    /// Counts the events of its task since it was last settled.
     #[inline]
     fn settle(&mut self, now_ns: u64, tasks: &mut [Task]) {
         let ns = now_ns - std::mem::replace(&mut self.settled_ns, now_ns);

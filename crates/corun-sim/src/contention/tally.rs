@@ -17,7 +17,7 @@ pub struct Rates {
     pub branches: f64,
     /// Mispredicted branches.
     pub mispredicts: f64,
-    /// References to the LLC, coherence transfers included: what missed the private L2.
+    /// References to the LLC, including coherence transfers: all misses of the private L2.
     pub references: f64,
     /// References that left the socket's cache: DRAM accesses and inter-socket transfers.
     pub misses: f64,
@@ -33,7 +33,7 @@ pub struct Rates {
     pub remote: f64,
 }
 
-/// What a task has done so far.
+/// The events of a task so far.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     ran_ns: u64,

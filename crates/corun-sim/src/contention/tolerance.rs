@@ -24,13 +24,12 @@ pub fn exposed_transfer(fixed: f64, beyond: f64, hidden: f64) -> f64 {
     fixed + exposed(beyond, hidden)
 }
 
-/// The hidden share that a stall of `spc` cycles per inter-socket transfer tells of, when transfers are all that
-/// stalls and every one of them is between sockets.
+/// The hidden share for a stall of `spc` cycles per inter-socket transfer, if only transfers stall and all of them are between sockets.
 pub fn hidden_of_spc(spc: f64, fixed: f64, beyond: f64) -> f64 {
     1.0 - (spc - fixed) / beyond
 }
 
-/// Nobody hides waiting in a queue for saturated memory completely: at least this share is exposed.
+/// No program hides waiting for saturated memory completely: at least this share is exposed.
 pub const EXPOSED_QUEUE: f64 = 0.05;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use thiserror::Error;
 pub struct MachineModel {
     /// Its shape and name.
     pub machine: Machine,
-    /// What it stands for, and what in it is published, measured or assumed.
+    /// A description, and which of its values are published, measured or assumed.
     pub about: String,
     /// Core clock in cycles per nanosecond (3.0).
     pub ghz: f64,
@@ -30,7 +30,7 @@ pub struct MachineModel {
     pub latency: Latency,
     /// DRAM bandwidth of a node that programs can reach, in bytes per second (20 GB/s).
     pub node_bandwidth: u64,
-    /// What a link between two nodes moves in one direction, in bytes per second; `None`: nobody waits for one.
+    /// Capacity of a link between two nodes in one direction, in bytes per second. `None` if requests never wait for one.
     pub link_bandwidth: Option<u64>,
     /// What a core's private caches are filled with from the last-level cache, in bytes per second; `None`: they are warm whenever a
     /// task comes.

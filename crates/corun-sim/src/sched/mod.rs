@@ -22,7 +22,7 @@ pub type TaskIx = usize;
 /// A CPU, by its place in the machine's list.
 pub type CpuIx = usize;
 
-/// What a scheduler must know of a task from the start.
+/// A scheduler's initial data of a task.
 #[derive(Clone, Debug)]
 pub struct TaskParams {
     /// The group (session, cgroup, VM) that it shares CPU time in; `None`: directly on the CPU.
@@ -48,7 +48,7 @@ pub enum Wake {
     Return,
 }
 
-/// What a scheduler wants done.
+/// The requests of a scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// CPUs that must reschedule.
@@ -77,10 +77,10 @@ pub struct Moved {
     pub to: CpuIx,
 }
 
-/// Whom to run next.
+/// The next task to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pick {
-    /// The task; `None`: nobody, the CPU idles.
+    /// The task. `None` if the CPU idles.
     pub task: Option<TaskIx>,
     /// When its slice ends if the scheduler keeps slices by timer and not by tick.
     pub until_ns: Option<u64>,
@@ -106,13 +106,13 @@ pub trait Scheduler {
     /// A waiting task leaves its queue without having run (parked, ended, or its affinity changed).
     fn remove(&mut self, now_ns: u64, task: TaskIx);
 
-    /// Chooses whom `cpu` runs next; the task that ran so far is back in the queue unless it blocked.
+    /// Chooses the next task of `cpu`. The task that ran so far is back in the queue unless it blocked.
     fn pick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> Pick;
 
     /// The tick of a CPU that runs a task.
     fn tick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects);
 
-    /// Once per tick period, after the CPUs' own ticks: what the machine does as a whole.
+    /// The actions of the machine as a whole, once per tick period, after the CPUs' own ticks.
     fn master_tick(&mut self, _now_ns: u64, _fx: &mut Effects) {}
 
     /// Distance between ticks in nanoseconds.
@@ -127,7 +127,7 @@ pub trait Scheduler {
     /// A group's share.
     fn set_weight(&mut self, now_ns: u64, group: usize, weight: u32);
 
-    /// Whether running counts against a task's share from now on: not while somebody is measured.
+    /// Sets whether running counts against a task's share from now on. It does not during a measurement.
     fn set_debiting(&mut self, _now_ns: u64, _debits: bool) {}
 
     /// Whether the scheduler has a task in one of its queues (running or waiting): for the checkers.

@@ -91,11 +91,11 @@ pub struct XenCredit {
     weights: Vec<u64>,
     idle: CpuSet,
     waiting: CpuSet,
-    /// pCPUs whose queue begins with a vCPU that is not OVER: what is worth stealing for one that is.
+    /// pCPUs whose queue begins with a vCPU that is not OVER, which is worth stealing for one that is.
     urgent: CpuSet,
     ticks: u64,
     draws: Stream,
-    /// pCPUs whose first slice is to come and has a random length.
+    /// pCPUs whose first slice is still to come and has a random length.
     first: CpuSet,
     places: Places,
     /// Running costs credits.
@@ -154,7 +154,7 @@ impl XenCredit {
         self.mark(cpu);
     }
 
-    /// Keeps what peers look at up to date after a change of a pCPU's queue.
+    /// Updates the data for peers after a change of a pCPU's queue.
     fn mark(&mut self, cpu: CpuIx) {
         let first = self.pcpus[cpu].queue.front().map(|&t| self.vcpus[t].priority);
         self.waiting.put(cpu, first.is_some());
@@ -177,7 +177,7 @@ impl XenCredit {
         if self.vcpus[task].priority > self.vcpus[curr].priority {
             fx.resched.push(Resched { cpu, by: Some(task) });
         }
-        // With somebody left waiting whatever happens here, idle peers may come and steal.
+        // If a vCPU keeps waiting in any case, idle peers may come and steal.
         let idle = |cpu| Resched { cpu, by: None };
         match &self.vcpus[task].affinity {
             None => fx.resched.extend(self.idle.iter().map(idle)),
@@ -228,7 +228,7 @@ impl XenCredit {
             let most = active[domain] * PER_SLICE + owed;
             let fair = part(pool, weight(domain), total);
             if fair > most && left > 0 {
-                // The others may have what this one cannot use.
+                // The others may have the part that this one cannot use.
                 pool += part(fair - most, total, left);
             }
             each[domain] = part(fair.min(most), 1, active[domain]);
@@ -459,7 +459,7 @@ mod tests {
         xen
     }
 
-    /// Wakes a vCPU up and lets its pCPU schedule; who runs there then.
+    /// Wakes a vCPU and lets its pCPU schedule. Returns the vCPU that runs there then.
     fn started(xen: &mut XenCredit, now_ns: u64, task: TaskIx) -> Option<TaskIx> {
         let mut fx = Effects::default();
         let cpu = xen.wake(now_ns, task, Wake::Fresh, &mut fx);

@@ -11,7 +11,7 @@ use super::CpuIx;
 use crate::cpu_set::CpuSet;
 use corun_model::Machine;
 
-/// The parts of a machine, and whose turn it is in each.
+/// The parts of a machine, and the next turn in each.
 #[derive(Debug)]
 pub(super) struct Places {
     /// By CPU, the CPUs of its core.

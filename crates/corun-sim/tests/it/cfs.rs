@@ -6,7 +6,7 @@ use corun_model::TaskId;
 
 const MS: u64 = 1_000_000;
 
-/// How long a spinner's stretches are, where so many share CPU 0 in each of two sessions. Latency is 12 ms on two CPUs.
+/// The length of a spinner's stretches with this many spinners on CPU 0 in each of two sessions. Latency is 12 ms on two CPUs.
 fn stretch_ns(threads: u32) -> u64 {
     let session = |name: &str| {
         format!(

@@ -31,7 +31,7 @@ fn a_longer_slice_is_rounded_up_to_whole_ticks() {
     }
 }
 
-/// A thread that computes for `busy` and sleeps for 2 ms, beside a spinner on one CPU: its wake-up latencies.
+/// The wake-up latencies of a thread that computes for `busy` and sleeps for 2 ms, with a spinner on one CPU.
 fn periodic(busy: &str, demand: f64, thread: &str, hog: &str) -> Vec<u64> {
     let mut e = engine(&format!(
         "[scheduler]\ngroups = false\n[[tenant]]\nname = \"p\"\nprogram = {{ kind = \"interference\", pattern = \"periodic\", busy = \"{busy}\", demand = {demand}, cpus = [0] }}\n{thread}\nbackground = false\n[[tenant]]\nname = \"hog\"\nprogram = {{ kind = \"interference\", cpus = [0] }}\n{hog}\n"
@@ -72,7 +72,7 @@ fn nice_levels_and_groups_share_by_weight() {
     assert!((0.72..0.78).contains(&share), "{share}");
 }
 
-/// What two loops get, as a share of what is their due, beside a session with two threads that compute and two helpers.
+/// The CPU time of two loops, as a share of their due, with a session of two threads that compute and two helpers.
 fn left_to_the_loops(linux: &str, helpers: &str) -> f64 {
     let loops = "[[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 2 }\nbackground = false\n";
     let workers = "[[tenant]]\nname = \"workers\"\nsession = \"s\"\nprogram = { kind = \"parallel\", sync = \"none\", threads = 2, grain = \"6ms\" }\n";
@@ -105,7 +105,7 @@ fn a_kernel_without_that_fault_lets_a_session_whose_threads_wake_up_often_have_i
 
 #[test]
 fn sessions_share_as_groups_whatever_their_number_of_threads() {
-    // Measured: one loop beside four in another session, 5.96 s against 5.98 s of CPU in 6 s.
+    // Measured: one loop with four in another session, 5.96 s and 5.98 s of CPU in 6 s.
     let mut e = engine(
         "[[tenant]]\nname = \"one\"\nprogram = { kind = \"interference\", threads = 1 }\nbackground = false\n[[tenant]]\nname = \"four\"\nprogram = { kind = \"interference\", threads = 4 }\n",
     );

@@ -7,7 +7,7 @@ use corun_sim::scenario::{Participants, Scenario};
 
 const MS: u64 = 1_000_000;
 
-/// What was seen of half a second.
+/// The observation of half a second.
 fn run(s: &Scenario) -> Observation {
     let mut e = s.engine(1, Participants::All, 0).unwrap();
     e.paranoid = true;
@@ -15,7 +15,7 @@ fn run(s: &Scenario) -> Observation {
     e.observe()
 }
 
-/// The same on a machine whose private caches hold everything, so that nobody is ever out of step.
+/// The same on a machine whose private caches hold everything, so that no thread is ever out of step.
 fn run_with_endless_caches(mut s: Scenario) -> Observation {
     s.machine.l2_bytes = 1 << 60;
     run(&s)

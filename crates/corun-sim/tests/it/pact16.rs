@@ -5,8 +5,8 @@ use crate::rig::scenario;
 use corun_sim::experiment::{perform, Options, Outcome};
 use corun_sim::scenario::Runs;
 
-/// Four threads of a paper's program in a VM of four vCPUs, each pinned to a core, beside `loops` interfering threads
-/// in a VM pinned alike; 20 s of it.
+/// Four threads of a paper's program in a VM of four vCPUs, each pinned to a core, with `loops` interfering threads in a VM pinned
+/// alike, for 20 s.
 fn beside(program: &str, interference: &str, loops: u32, seeds: &str) -> Outcome {
     let cores = ["[0]", "", "", "[0, 1, 2, 3]"][loops as usize - 1];
     let body = format!(
@@ -34,7 +34,7 @@ fn figure_2_fine_grained_blockers_lose_less_to_a_persistent_loop_than_coarse_one
     assert!(coarse.iter().all(|r| (0.8..1.2).contains(r)), "{coarse:?}");
 }
 
-/// Compute time for the same work beside one persistent loop, against alone: with the preset's sharing, or with none.
+/// Compute time for the same work with one persistent loop, relative to alone: with the preset's sharing, or with none.
 fn compute_change(program: &str, shares: bool) -> f64 {
     let per_work = |others: &str| {
         let body = format!(
@@ -70,7 +70,7 @@ fn figure_3_spinners_that_share_falsely_compute_less_when_one_of_them_is_slowed(
     }
 }
 
-/// Slowdown of a program beside another one of as many threads on the same cores: the mean over four seeds.
+/// Slowdown of a program with another one of as many threads on the same cores: the mean over four seeds.
 fn beside_program(program: &str, other: &str) -> f64 {
     let body = format!(
         "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3, 4]\nduration = \"20s\"\n[scheduler]\nname = \"xen-credit\"\nfirst-slice = \"random\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"background\"\nworkload = \"workloads/papers/{other}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
@@ -95,8 +95,8 @@ fn figure_1_lu_loses_more_to_fluidanimate_than_to_streamcluster() {
     assert!(fluidanimate > streamcluster + 0.1, "{streamcluster:.3} {fluidanimate:.3}");
 }
 
-/// sp's slowdown beside four intermittent loops, each on a core of its own, which take a tenth of the machine: the mean over
-/// eight seeds, on the paper's machine or one whose private caches hold so many bytes.
+/// sp's slowdown with four intermittent loops, each on its own core, which take a tenth of the machine: the mean over eight seeds, on
+/// the paper's machine or on one with private caches of this size.
 fn sp_with_less_of_the_machine(l2_bytes: Option<u64>) -> f64 {
     let loops = [0.05, 0.08, 0.10, 0.15].iter().enumerate().map(|(core, demand)| {
         format!("[[tenant]]\nname = \"loop {core}\"\nprogram = {{ kind = \"interference\", pattern = \"intermittent\", threads = 1, demand = {demand} }}\nvm = {{ vcpus = 1 }}\ncpus = [{core}]\n")
@@ -136,7 +136,7 @@ fn figure_6_intermittent_interference_is_the_kindest_to_threads_that_follow_each
     assert!(intermittent < persistent && intermittent < periodic);
 }
 
-/// What the paper found of the two programs that block; it does not say by which clock its bursts end.
+/// The paper's result for the two programs that block. It does not name the clock that ends its bursts.
 #[test]
 fn figure_6_canneal_suffers_most_from_intermittent_interference_and_streamcluster_from_periodic() {
     let slowdown = |program: &str, pattern: &str, clock: &str| {
@@ -159,7 +159,7 @@ fn figure_6_canneal_suffers_most_from_intermittent_interference_and_streamcluste
     }
 }
 
-/// Time that a program's threads spin beside four interfering ones, by the work that they do: the mean over eight seeds.
+/// Spin time of a program's threads with four interfering ones, relative to their work: the mean over eight seeds.
 fn spin_under(program: &str, pattern: &str) -> f64 {
     let spin = |seed: u32| {
         let outcome = beside(program, pattern, 4, &format!("[{seed}]"));
@@ -180,10 +180,10 @@ fn figure_6_lu_spins_longest_beside_persistent_interference_and_least_beside_per
     assert!(intermittent > 1.5 * periodic, "{intermittent:.3} {periodic:.3}");
 }
 
-/// Slowdown of a program's threads beside four interfering ones: the mean over eight seeds.
+/// Slowdown of a program's threads with four interfering ones: the mean over eight seeds.
 ///
-/// The paper found intermittent interference the kindest to lu too. That does not emerge: periodic interference is
-/// kinder (docs/pact16.md).
+/// In the paper intermittent interference also slows lu least. That does not emerge here: periodic interference slows it less
+/// (docs/pact16.md).
 fn under(program: &str, pattern: &str) -> f64 {
     let seeds = 1..=8;
     let n = seeds.clone().count() as f64;

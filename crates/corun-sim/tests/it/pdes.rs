@@ -3,7 +3,7 @@
 use crate::rig::{engine, scenario};
 use corun_sim::experiment::{perform, Options};
 
-/// Slowdowns of a simulation of two workers, and of the slowest of `loops` busy loops beside it on two CPUs.
+/// Slowdowns of a simulation of two workers, and of the slowest of `loops` busy loops with it on two CPUs.
 fn beside(keys: &str, loops: u32) -> (f64, f64) {
     let others = match loops {
         0 => String::new(),
@@ -27,11 +27,11 @@ const LADM: &str = "iterations = 40000, mapping = \"ladm\", idle = \"block\"";
 fn ladm_keeps_its_fair_share_beside_any_number_of_loops_and_fixed_mapping_loses_more_beside_uneven_ones() {
     for loops in 1..=4 {
         let ((fm, _), (ladm, _)) = (beside(FM, loops), beside(LADM, loops));
-        // Two workers and so many loops share two CPUs evenly.
+        // Two workers and this many loops share two CPUs evenly.
         let fair = 1.0 + f64::from(loops) / 2.0;
         println!("{loops} loops: FM {fm:.2}x, LADM {ladm:.2}x, fair {fair:.1}x");
         assert!(ladm < fair * 1.05, "{loops} loops: {ladm}, and its share is {fair}");
-        // Beside an even number both CPUs have as many loops, and modelled slices begin and end together there: nobody is behind.
+        // With an even number both CPUs have as many loops, and modelled slices begin and end together there, so no worker is behind.
         let most = if loops % 2 == 1 { 0.9 * fm } else { 1.01 * fm };
         assert!(ladm < most, "{loops} loops: FM {fm}, LADM {ladm}");
     }

@@ -19,7 +19,7 @@ fn iterative(how: &str, laps: u32) -> Scenario {
     ))
 }
 
-/// When it is over, what each of its threads did until then, and its iterations.
+/// Its end, the activity of each of its threads until then, and its iterations.
 fn run(scenario: &Scenario) -> (u64, Vec<Parts>, u64) {
     let mut engine = scenario.engine(1, Participants::All, 0).unwrap();
     engine.paranoid = true;

@@ -50,7 +50,7 @@ fn all_policies_run_on_all_machines_under_all_schedulers() {
                 let mut policy = by_name(entry.name, &options(entry.name)).unwrap();
                 let mut engine = s.engine(1, Participants::All, 0).unwrap();
                 let decisions = control(&mut engine, policy.as_mut(), 12);
-                // Where there are CPUs for everybody, some have nothing to do.
+                // With enough CPUs for all, some policies have nothing to do.
                 let always = ["gang", "differential", "dedicated"].contains(&entry.name);
                 let right = if entry.name == "observe" { decisions == 0 } else { !always || decisions > 0 };
                 assert!(right, "{} decided {decisions} times on {machine} under {scheduler}", entry.name);
@@ -59,8 +59,8 @@ fn all_policies_run_on_all_machines_under_all_schedulers() {
     }
 }
 
-/// Two loops, each a tenant of its own, beside a program of two threads on two CPUs: slowdown of the program and of the
-/// slower loop, and how often the policy decided something.
+/// Two loops, each its own tenant, with a program of two threads on two CPUs: slowdown of the program and of the slower loop, and how
+/// often the policy decided something.
 fn beside_two_loops(program: &str, policy: &str) -> (f64, f64, u64) {
     let s = scenario(&format!(
         "seeds = [1, 2]\n{policy}\n[[tenant]]\nname = \"program\"\n\
@@ -124,7 +124,7 @@ fn what_loops_had_beyond_their_fair_share_before_slots_were_kept_they_give_back(
     let ([default, _], [program, loops]) = (of(""), of(AUTO));
     println!("{default:.2}x by default; with auto {program:.3}x, the loops {loops:.3}x");
     assert!(default > 3.0, "{default} by default: nothing to win");
-    // 2.37x where only what a trial itself took is given back.
+    // 2.37x if only the cost of the trial itself is given back.
     assert!(program < 2.15 && loops < 2.05, "{program}, and the loops {loops}");
 }
 
@@ -267,7 +267,7 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
     }
 }
 
-/// Lets `auto` control a scenario until then; `each` is told every window and what was decided by it.
+/// Lets `auto` control a scenario until then. Calls `each` with every window and the decisions.
 fn under_auto(s: &Scenario, until_ns: u64, mut each: impl FnMut(&Observation, &[Decision])) {
     let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name("auto", &Options::new()).unwrap();
@@ -306,8 +306,8 @@ fn kept_slots_are_asked_about_a_few_times_in_half_a_minute() {
     }
 }
 
-/// CPU time in thousandths of a CPU that a tenant has usefully and in all beside a program that needs slots and three loops, in
-/// the second half of 20 s under `auto`, and the reasons of all decisions.
+/// Useful and total CPU time of a tenant, in thousandths of a CPU, with a program that needs slots and three loops, in the second half
+/// of 20 s under `auto`, and the reasons of all decisions.
 fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<Reason>) {
     let s = scenario(&format!(
         "duration = \"20s\"\n[[tenant]]\nname = \"it\"\nrepeat = true\n{tenant}\n\
@@ -376,7 +376,7 @@ fn who_is_left_alone_while_others_take_turns_has_its_fair_share_and_no_more() {
            imbalance = 0.5, io = \"1ms\", iterations = 1000000 }",
     );
     assert!(reasons.iter().any(|why| why.keeps_slots()), "{reasons:?}");
-    // 1,330 alone; beside one at a time it would have half of that.
+    // 1,330 alone; with one at a time it would have half of that.
     assert!((300..=440).contains(&had_milli), "{had_milli} of its 400");
 }
 
@@ -401,7 +401,7 @@ fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
 
 #[test]
 fn a_scenario_can_put_its_policy_under_a_guard_which_gives_up_what_does_not_help() {
-    // Two loops with a CPU each: who lets them run in turn halves what they get.
+    // Two loops with a CPU each: letting them run in turn halves their CPU time.
     let run = |guard: bool| {
         let s = scenario(&format!(
             "duration = \"60s\"\n[policy]\nname = \"gang\"\noptions = {{ together = false }}\nguard = {guard}\n\

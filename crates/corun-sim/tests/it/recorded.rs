@@ -21,7 +21,7 @@ fn original(program: &str) -> Scenario {
     ))
 }
 
-/// What `corun record` would have kept of it, through its bytes.
+/// The record that `corun record` would have kept of it, through its bytes.
 fn recorded(scenario: &Scenario) -> Recorded {
     let mut engine = scenario.engine(1, Participants::All, 1 << 22).unwrap();
     assert!(engine.run_to_end(1_000_000 * MS).unwrap());

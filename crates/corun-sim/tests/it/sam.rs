@@ -7,7 +7,7 @@ use corun_sim::scenario::Participants;
 
 const EPOCH_NS: u64 = 100_000_000;
 
-/// Work per nanosecond of each of some programs, with so many threads, over the last part of so many epochs.
+/// Work per nanosecond of each of these programs, with their numbers of threads, over the last part of the epochs.
 fn speeds(machine: &str, apps: &[(&str, usize)], policy: &str, options: Options, epochs: u32) -> Vec<f64> {
     let mut text = format!("machine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n");
     for (name, threads) in apps {

@@ -41,12 +41,12 @@ impl System {
         }
     }
 
-    /// When somebody has gone through its footprint once; `u64::MAX`: never.
+    /// When the next thread will have gone through its footprint once; `u64::MAX` for never.
     pub(super) fn warm_ns(&self) -> u64 {
         self.private.as_ref().map_or(u64::MAX, |private| private.next_ns())
     }
 
-    /// Marks those who have.
+    /// Marks the threads that have.
     pub(super) fn warm_up(&mut self, now_ns: u64) {
         if let Some(private) = &mut self.private {
             private.end_passes(now_ns, &mut self.warmed);
@@ -126,7 +126,7 @@ mod tests {
             }
         }
 
-        /// Each in turn on CPU 0, for so long; what the first loses for each of its turns after the first.
+        /// Runs each in turn on CPU 0 for `slice_ns`. Returns the loss of the first in each of its turns after the first.
         fn take_turns(&mut self, kinds: &[CharacterId], slice_ns: u64, turns: u32) -> f64 {
             let mut before = 0.0;
             for turn in 0..turns {
@@ -185,7 +185,7 @@ mod tests {
         };
         let full = lost(256 << 10, &[256 << 10], 4 * MS);
         assert!(near(full, all_of_it_ns(17)), "{full}");
-        // What is paid for each turn is the same, so half the slice costs twice as much of the time.
+        // The cost of each turn is the same, so with half the slice it is twice the share of the time.
         assert!(near(lost(256 << 10, &[256 << 10], 2 * MS), full));
         assert_eq!(lost(128 << 10, &[128 << 10], 4 * MS), 0.0, "both fit");
         let by_neighbour = [64, 128, 192, 256, 1024].map(|kib| lost(192 << 10, &[kib << 10], 4 * MS));

@@ -11,7 +11,7 @@ use crate::contention::Running;
 use corun_model::workload::Placed;
 
 impl System {
-    /// What a CPU's task suffers by itself, without hyperthreads and queues.
+    /// The costs of a CPU's task alone, without hyperthreads and queues.
     pub(super) fn evaluate(&mut self, now_ns: u64, cpu: u32) {
         let slot = &mut self.slots[cpu as usize];
         let demand = match slot.running {

@@ -137,7 +137,7 @@ impl System {
         r.users.iter().for_each(|cpu| super::mark(slots, dirty, *cpu));
     }
 
-    /// The share of its references that a task misses, by what they go to, without streams.
+    /// The share of its references that a task misses, by target, without streams.
     pub(super) fn missed(&mut self, now_ns: u64, cpu: u32, r: Running) -> Missed {
         let Slot { at, in_domain, in_hot, region, .. } = self.slots[cpu as usize];
         let p = &self.profiles[r.character.0 as usize];
@@ -174,7 +174,7 @@ impl System {
         }
     }
 
-    /// What a task with parts inserts from now on.
+    /// Sets the insertions of a task with parts from now on.
     pub(super) fn set_parts(&mut self, cpu: u32, instructions: f64, stream: f64) {
         let Slot { at, in_domain, in_hot, region, missed, into_region, .. } = self.slots[cpu as usize];
         let bytes = |misses: f64| instructions * misses * LINE;

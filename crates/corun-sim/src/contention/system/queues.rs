@@ -12,20 +12,20 @@ use crate::contention::regions::NOWHERE;
 /// How often a node and its links are solved in turn, and all nodes where data is spread.
 const ROUNDS: usize = 3;
 
-/// Whether what is wanted has moved by a 64th of what can be had, in millionths.
+/// Whether the demand has moved by a 64th of the capacity, in millionths.
 fn has_moved(wanted: u64, solved: u64) -> bool {
     wanted.abs_diff(solved) * 64 >= 1_000_000
 }
 
 impl Slot {
-    /// Cycles per instruction that so long a wait for lines costs.
+    /// Cycles per instruction that this wait for lines costs.
     pub(super) fn line_stall(&self, wait: f64) -> f64 {
         (self.sharing.intra + self.sharing.inter) * self.line_exposed * wait
     }
 }
 
 impl System {
-    /// The part of what a task has spread that lives on a node.
+    /// The part of a task's spread data on a node.
     pub(super) fn part_on(&self, slot: &Slot, node: usize) -> f64 {
         if slot.interleaved {
             return 1.0 / self.nodes.len() as f64;
@@ -70,7 +70,7 @@ impl System {
         (1.0 - self.misses_to(slot, slot.at.node as usize) / slot.memory.misses).clamp(0.0, 1.0)
     }
 
-    /// Works out the queues of the nodes whose load has moved, and marks their users where it matters.
+    /// Computes the queues of the nodes whose load has moved, and marks their users if it matters.
     pub(super) fn solve_nodes(&mut self) {
         if !std::mem::take(&mut self.nodes_touched) {
             return;
@@ -141,7 +141,7 @@ impl System {
         }
     }
 
-    /// What a CPU's task wants of a node, given what it waits for elsewhere, and `also` there.
+    /// The demand of a CPU's task for a node, with its waits elsewhere, and `also` there.
     fn demand(&self, slot: &Slot, n: usize, also: f64) -> Demand {
         let here = self.misses_to(slot, n);
         let mut elsewhere = 0.0;
@@ -207,7 +207,7 @@ impl System {
         }
     }
 
-    /// Works out the queues for the lines of the cohorts whose load has moved, and marks their members where it matters.
+    /// Computes the queues for the lines of the cohorts whose load has moved, and marks their members if it matters.
     pub(super) fn solve_lines(&mut self) {
         while let Some(program) = self.contending.pop() {
             for cohort in 0..self.groups[program as usize].cohorts() {

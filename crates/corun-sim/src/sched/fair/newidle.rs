@@ -13,7 +13,7 @@ use super::queues::Discipline;
 use super::Fair;
 use crate::sched::{CpuIx, Effects};
 
-/// What a newly idle CPU spends on looking at one CPU of a domain.
+/// The time that a newly idle CPU needs to check one CPU of a domain.
 const SEARCH_NS: u64 = 150;
 
 impl<D: Discipline> Fair<D> {

@@ -65,7 +65,7 @@ impl Avg {
         self.util = mix(self.util, ran, new >> 22);
     }
 
-    /// Moves the clock on to `now_ns`; returns what share of 2^32 the old averages keep.
+    /// Moves the clock to `now_ns`. Returns the share, of 2^32, that the old averages keep.
     #[inline]
     fn pass(&mut self, now_ns: u64) -> u64 {
         let now = now_ns >> 10;
@@ -88,7 +88,7 @@ fn share(x: u64, part: u64) -> u64 {
 #[inline]
 fn decay(dt: u64) -> u64 {
     if dt < 1024 {
-        // As below, for the first period: nearly always, since whoever is looked at was looked at lately.
+        // As below, for the first period. This is the usual case, since entities are updated often.
         return DECAY[0] - (DECAY[0] - DECAY[1]) * dt / 1024;
     }
     let (periods, part) = (dt / 1024, dt % 1024);

@@ -45,7 +45,7 @@ impl<D: Discipline> Fair<D> {
         self.domains.llc_of[a] == self.domains.llc_of[b]
     }
 
-    /// The waker remembers whom it wakes; many different wakees spread out instead of being pulled close.
+    /// The waker remembers its wakees. Many different wakees spread out instead of being pulled close.
     fn record_wakee(&mut self, now_ns: u64, waker_cpu: CpuIx, wakee: TaskIx) {
         let Some(waker) = self.q.cpus[waker_cpu].curr else { return };
         let waker = &mut self.q.tasks[waker];

@@ -18,7 +18,7 @@ pub const NICE_0: u64 = 1 << 20;
 /// Weight in task parameters is in units of 1024 for nice 0; queues have 1024 times the resolution.
 pub const RESOLUTION: u64 = NICE_0 / 1024;
 
-/// What one fair discipline decides.
+/// The decisions of one fair discipline.
 pub trait Discipline {
     /// Its name in scenarios.
     const NAME: &'static str;
@@ -29,20 +29,19 @@ pub trait Discipline {
     /// Whether a newly idle CPU looks for tasks only as often as that has paid off.
     const PROPORTIONAL_NEWIDLE: bool;
 
-    /// Whether each pick begins the slices of the task and of its groups anew, even if it is the one that ran.
+    /// Whether each pick begins the slices of the task and of its groups again, even if the same task ran before.
     const PICKS_EVERY_LEVEL: bool;
 
-    /// A group's entity is re-weighted when its share differs by more than one part in so many. The kernel does at
-    /// any difference.
+    /// A group's entity is re-weighted when its share differs by more than one part in this many. The kernel does it at any difference.
     const LEAST_RESHARE: u64;
 
-    /// What the queue is ordered by.
+    /// The key that orders the queue.
     fn key(&self, e: &Entity) -> i64;
 
     /// Sets vruntime (and deadline) of an entity that joins `rq`.
     fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place);
 
-    /// Remembers what an entity that leaves `rq` must keep (lag, relative position).
+    /// Remembers the state that an entity keeps when it leaves `rq` (lag, relative position).
     fn leave(&self, q: &mut Queues, rq: u32, e: u32, sleeps: bool);
 
     /// Whether a sleeping entity stays queued until its lag is paid off.
@@ -57,7 +56,7 @@ pub trait Discipline {
     /// The tick of the running entity: whether its CPU should reschedule.
     fn tick(&self, q: &Queues, rq: u32, e: u32) -> bool;
 
-    /// Whom to run next, among the queued and the running one.
+    /// The next to run, among the queued and the running one.
     fn choose(&self, q: &Queues, rq: u32) -> Option<u32>;
 
     /// An entity starts to run; `waiting` is the tree of those that its queue still holds.
@@ -153,9 +152,9 @@ pub struct Rq {
     sum_wv: i128,
     /// Its load averages.
     pub avg: Avg,
-    /// What it told its group of its load, and when.
+    /// The load that it last reported to its group.
     pub told: u64,
-    /// See `told`.
+    /// When it reported that.
     pub told_ns: u64,
 }
 
@@ -170,7 +169,7 @@ pub struct Group {
     pub load: u64,
 }
 
-/// What wake-up placement remembers of a task, on cache lines of its own.
+/// The wake-up placement's memory of a task, on separate cache lines.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct TaskState {
@@ -188,7 +187,7 @@ pub struct TaskState {
     pub cpu: CpuIx,
     /// Where it was before that.
     pub recent_cpu: CpuIx,
-    /// Whom it woke last, and how often that changed.
+    /// The task that it last woke, and how often that changed.
     pub last_wakee: TaskIx,
     /// See `last_wakee`; halved every second.
     pub wakee_flips: u64,
@@ -209,7 +208,7 @@ impl TaskState {
 pub struct CpuState {
     /// The task that runs.
     pub curr: Option<TaskIx>,
-    /// It was told to reschedule.
+    /// Whether it was asked to reschedule.
     pub resched: bool,
     /// When it became idle.
     pub idle_since_ns: u64,
@@ -268,7 +267,7 @@ pub fn part(whole: u64, share: u64, of: u64) -> u64 {
     }
 }
 
-/// [`part`] of what may be negative, rounded towards zero.
+/// [`part`] for values that may be negative, rounded towards zero.
 #[inline]
 pub fn signed_part(whole: i64, share: u64, of: u64) -> i64 {
     let size = part(whole.unsigned_abs(), share, of) as i64;
@@ -388,7 +387,7 @@ impl Queues {
     pub fn zero_lag(&self, rq: u32) -> (i64, i64) {
         let q = self.rq(rq);
         if q.root == NIL {
-            // Nobody waits: V is where the running one is.
+            // The queue is empty, so V is that of the running one.
             return self.running(q).map_or((q.zero, 0), |curr| (curr.vruntime, curr.weight as i64));
         }
         let (sum_wv, sum_w) = self.sums(q);
@@ -495,7 +494,7 @@ impl Queues {
         }
     }
 
-    /// Marks whether a CPU is idle, and whether it is overloaded; returns what that adds to the numbers of such CPUs.
+    /// Marks whether a CPU is idle, and whether it is overloaded. Returns the changes to the numbers of such CPUs.
     #[inline]
     pub fn mark(&mut self, cpu: CpuIx) -> (i32, i32) {
         let runnable = self.rqs[cpu].runnable;

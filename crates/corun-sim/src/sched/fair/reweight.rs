@@ -9,8 +9,8 @@ use super::tree::NIL;
 use super::Fair;
 
 impl<D: Discipline> Fair<D> {
-    /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`). One whose group is
-    /// empty, and which stays queued until its lag is paid off, keeps its weight.
+    /// Gives a group's entity on this CPU the weight of its load here (`update_cfs_group`). An empty group that stays queued until its
+    /// lag is paid off keeps its weight.
     pub(super) fn reshare(&mut self, now_ns: u64, leaf: u32) {
         let Rq { owner: e, nr, .. } = *self.q.rq(leaf);
         if e == NIL || nr == 0 || !self.q.e(e).on_rq {
@@ -23,9 +23,8 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// An entity gets another weight. One that runs may stay among those that V is the average of while it is placed
-    /// anew ([`FairOptions::stretches_who_runs`](super::FairOptions::stretches_who_runs)); see
-    /// [`eevdf`](super::eevdf) for what follows from that.
+    /// Gives an entity another weight. A running one may stay in the average V while it is placed again
+    /// ([`FairOptions::stretches_who_runs`](super::FairOptions::stretches_who_runs)); see [`eevdf`](super::eevdf) for the consequence.
     pub(super) fn reweight(&mut self, now_ns: u64, e: u32, weight: u64) {
         let rq = self.q.e(e).rq;
         let old = self.q.e(e).weight;

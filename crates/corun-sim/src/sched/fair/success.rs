@@ -2,7 +2,7 @@
 
 use crate::streams::Stream;
 
-/// Chances after which a domain takes stock; success is counted per so many.
+/// Chances after which a domain updates its rate. Success is counted per this many.
 const STOCK: u32 = 1024;
 
 /// The success of newly-idle balancing in one domain of one CPU.
@@ -30,7 +30,7 @@ impl Success {
         Some((STOCK + weight / 2) / weight)
     }
 
-    /// Counts a chance with so many successes.
+    /// Counts a chance with this many successes.
     pub fn count(&mut self, successes: u32) {
         self.chances += 1;
         self.successes += successes;

@@ -7,11 +7,11 @@
 /// No entity.
 pub const NIL: u32 = u32::MAX;
 
-/// What the tree stores of an entity, on one cache line. `left` and `right` are entity numbers.
+/// The tree's data of an entity, on one cache line. `left` and `right` are entity numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Node {
-    /// What the queue is ordered by: the deadline (EEVDF) or the vruntime (CFS).
+    /// The key that orders the queue: the deadline (EEVDF) or the vruntime (CFS).
     pub key: i64,
     /// The entity's vruntime.
     pub vruntime: i64,
@@ -89,7 +89,7 @@ impl Nodes {
         root
     }
 
-    /// Splits a tree into what comes before `e` and what comes after.
+    /// Splits a tree into the parts before and after `e`.
     fn split(&mut self, root: u32, e: u32) -> (u32, u32) {
         if root == NIL {
             return (NIL, NIL);

@@ -24,12 +24,12 @@ const MOST_PINNED_MS: u64 = 512;
 const MOST_MS_BY_CPU: u64 = 100;
 const NS_BY_MS: u64 = 1_000_000;
 
-/// What came of looking at a domain.
+/// The result of balancing a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
     /// Another CPU of the group does it.
     NotOurs,
-    /// So many tasks were moved.
+    /// This many tasks were moved.
     Moved(u64),
     /// None, and the idle CPU has a sibling that is busy.
     BesideBusy,
@@ -219,7 +219,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// Tells the group that a CPU has one level up whether tasks within it could not be moved because they are pinned.
+    /// Notes in the CPU's group one level up whether tasks within it could not be moved because they are pinned.
     fn note_pinned(&mut self, cpu: CpuIx, level: usize, pinned: bool) {
         if let Some(&above) = self.vintage.domains.of_cpu[cpu].get(level + 1) {
             self.vintage.domains.all[above.domain].groups[above.group].pinned = pinned;
@@ -298,8 +298,8 @@ impl<D: Discipline> Fair<D> {
         fx.moved.push(Moved { task, to });
     }
 
-    /// A CPU that is to give away a task by force chooses anew: sends one that may go, the one that runs if no other waits.
-    /// Whether it was that one.
+    /// A CPU that has to give away a task by force chooses again: it sends one that may go, or the running one if no other waits.
+    /// Returns whether it was the running one.
     pub(in crate::sched::fair) fn push_then(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> bool {
         let Some(to) = self.vintage.cpus[cpu].push_to.take() else { return false };
         self.find_movable(now_ns, cpu, to, true);

@@ -10,9 +10,9 @@ use crate::cpu_set::CpuSet;
 use crate::sched::CpuIx;
 use corun_model::Machine;
 
-/// What the scheduler calls the power of a CPU that shares nothing.
+/// The scheduler's power of a CPU that shares nothing.
 pub const POWER: u64 = 1024;
-/// What a core of several hyperthreads is worth (`smt_gain`).
+/// The power of a core with several hyperthreads (`smt_gain`).
 const SMT_POWER: u64 = 1178;
 /// Beyond this distance tasks are neither woken nor started (`RECLAIM_DISTANCE`).
 const NEAR: u32 = 30;
@@ -22,7 +22,7 @@ const NEAR: u32 = 30;
 pub struct Level {
     /// How much busier, in percent of the own load, another group must be.
     pub imbalance_pct: u64,
-    /// A busy CPU balances so many times less often.
+    /// A busy CPU balances less often by this factor.
     pub busy_factor: u64,
     /// The shortest interval between balances, in milliseconds.
     pub least_ms: u64,
@@ -40,7 +40,7 @@ pub struct Level {
     pub shares_cache: bool,
     /// Tasks are started and woken across it.
     pub places: bool,
-    /// Tasks are to be spread over what is like it (`SD_PREFER_SIBLING`).
+    /// Whether tasks should be spread over its siblings (`SD_PREFER_SIBLING`).
     pub prefers_siblings: bool,
 }
 
@@ -88,9 +88,9 @@ pub struct Group {
     pub set: CpuSet,
     /// The same in order.
     pub cpus: Vec<CpuIx>,
-    /// What they are worth together.
+    /// Their total power.
     pub power: u64,
-    /// What it holds: tasks.
+    /// Its capacity in tasks.
     pub capacity: u64,
     /// A balance within it has failed because tasks are pinned.
     pub pinned: bool,
@@ -105,7 +105,7 @@ pub struct Domain {
     pub set: CpuSet,
     /// Its groups.
     pub groups: Vec<Group>,
-    /// What it is made of prefers its siblings.
+    /// Whether the level below prefers its siblings.
     pub spreads: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct Domains {
     pub all: Vec<Domain>,
     /// By CPU, from the smallest to the largest.
     pub of_cpu: Vec<Vec<Place>>,
-    /// What each CPU is worth.
+    /// The power of each CPU.
     pub power: Vec<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Domains {
         let power =
             threads.iter().map(|t| if t.len() > 1 { SMT_POWER / t.len() as u64 } else { POWER }).collect();
         let mut domains = Domains { all: Vec::new(), of_cpu: vec![Vec::new(); n], power };
-        // What each CPU has below the level at hand, and whether that prefers its siblings.
+        // The set of each CPU below the present level, and whether it prefers its siblings.
         let mut below: Vec<(CpuSet, bool)> = (0..n).map(|c| (CpuSet::of(n, [c]), false)).collect();
         for Tier { level, spans } in &tiers {
             domains.add_tier(kernel, *level, spans, &mut below);
@@ -251,7 +251,7 @@ mod tests {
         Domains::of(&MachineModel::shipped(machine).unwrap().machine, &Kernel::of(linux).unwrap())
     }
 
-    /// CPUs and groups of a CPU's domains, and what a group of each holds.
+    /// CPUs and groups of a CPU's domains, and the capacity of a group of each.
     fn shape(d: &Domains, cpu: CpuIx) -> Vec<(usize, usize, u64)> {
         let of = |p: &Place| (d.all[p.domain].weight(), d.all[p.domain].groups.len());
         d.of_cpu[cpu].iter().map(|p| (of(p).0, of(p).1, d.all[p.domain].groups[p.group].capacity)).collect()

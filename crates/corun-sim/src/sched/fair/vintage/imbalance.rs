@@ -32,7 +32,7 @@ struct Stats {
     has_room: bool,
 }
 
-/// What to take, and from which group.
+/// The load to take, and the group to take it from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Busiest {
     /// Its number in the domain.

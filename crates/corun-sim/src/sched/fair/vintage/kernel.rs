@@ -5,7 +5,7 @@
 
 use corun_model::Linux;
 
-/// What a CPU's load is (`weighted_cpuload`).
+/// The load of a CPU (`weighted_cpuload`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loads {
     /// The weights that are queued right now.
@@ -23,7 +23,7 @@ pub enum IdleSibling {
     WholeGroup,
 }
 
-/// What makes a group unbalanced in itself (`group_imb`).
+/// The condition for a group that is unbalanced in itself (`group_imb`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupImbalance {
     /// Its CPUs differ by more than two tasks' load, and the busiest of them has more than one task.
@@ -34,7 +34,7 @@ pub enum GroupImbalance {
     Pinned,
 }
 
-/// When a busy CPU has idle ones balanced whose ticks have stopped.
+/// When a busy CPU balances idle ones whose ticks have stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kick {
     /// An idle CPU does it at each tick while any CPU is busy.
@@ -50,11 +50,11 @@ pub enum Kick {
 pub enum Nodes {
     /// One, of up to sixteen nodes.
     OneLevel,
-    /// One for each distance in the firmware's table; its groups are what CPUs of it have one level below, so groups may overlap.
+    /// One for each distance in the firmware's table. Its groups are the sets of its CPUs one level below, so groups may overlap.
     ByDistance,
 }
 
-/// What the balancer of a kernel does.
+/// The properties of a kernel's balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The release.
@@ -67,14 +67,14 @@ pub struct Kernel {
     pub wide_wakers: bool,
     /// See [`GroupImbalance`].
     pub group_imbalance: GroupImbalance,
-    /// A group that is unbalanced in itself is balanced whatever its load.
+    /// Whether a group that is unbalanced in itself is balanced at any load.
     pub forces_unbalanced: bool,
     /// A group holds as many tasks as it has cores (`sg_capacity`); else as many as its power is worth, which hyperthreads
     /// make more than cores.
     pub counts_cores: bool,
-    /// An idle CPU takes only from groups that have fewer idle CPUs, by so many.
+    /// An idle CPU takes only from groups with fewer idle CPUs, by this many.
     pub fewer_idle: u64,
-    /// An idle hyperthread beside a busy one balances beyond its core as if it were busy.
+    /// Whether an idle hyperthread next to a busy one balances beyond its core as if it were busy.
     pub busy_sibling: bool,
     /// Caches spread tasks over their groups, not only nodes.
     pub caches_prefer_siblings: bool,

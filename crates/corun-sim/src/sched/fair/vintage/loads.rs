@@ -54,7 +54,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// What a queue's entities come to.
+    /// The sum of a queue's entities.
     fn queued_load(&self, rq: u32) -> u64 {
         let q = self.q.rq(rq);
         match self.vintage.kernel.loads {

@@ -30,7 +30,7 @@ use domains::Domains;
 use kernel::Kernel;
 use loads::Average;
 
-/// What this balancer keeps of a CPU.
+/// This balancer's data of a CPU.
 #[derive(Clone, Debug, Default)]
 struct Own {
     load: Average,

@@ -11,7 +11,7 @@ use crate::sched::fair::queues::Discipline;
 use crate::sched::fair::Fair;
 use crate::sched::{CpuIx, TaskIx, Wake};
 
-/// A waker's record of whom it wakes is forgotten after so long.
+/// A waker's record of its wakees is forgotten after this time.
 const FORGET_NS: u64 = 1_000_000_000;
 
 impl<D: Discipline> Fair<D> {
@@ -149,7 +149,7 @@ impl<D: Discipline> Fair<D> {
         cpu
     }
 
-    /// The least loaded other group, if the own one is busier by more than half of what the domain tolerates.
+    /// The least loaded other group, if the own one is busier by more than half of the domain's tolerance.
     fn idlest_group(&self, task: TaskIx, place: super::domains::Place) -> Option<usize> {
         let domain = &self.vintage.domains.all[place.domain];
         let load = |g: usize| {
