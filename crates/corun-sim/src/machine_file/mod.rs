@@ -32,8 +32,8 @@ pub struct MachineModel {
     pub node_bandwidth: u64,
     /// Capacity of a link between two nodes in one direction, in bytes per second. `None` if requests never wait for one.
     pub link_bandwidth: Option<u64>,
-    /// What a core's private caches are filled with from the last-level cache, in bytes per second; `None`: they are warm whenever a
-    /// task comes.
+    /// Bandwidth with which a core's private caches are filled from the last-level cache, in bytes per second. `None` if they are
+    /// always warm.
     pub fill_bandwidth: Option<u64>,
     /// The TLB of a core; `None`: it holds all pages whenever a task comes.
     pub tlb: Option<Tlb>,
@@ -41,9 +41,9 @@ pub struct MachineModel {
     pub rows: Option<Rows>,
     /// Hyperthreads.
     pub smt: Smt,
-    /// What the kernel's own work costs.
+    /// The costs of the kernel's own work.
     pub costs: Costs,
-    /// The release of Linux whose CFS places and balances there; `None`: the last with CFS.
+    /// The release of Linux for CFS's placement and balancing. `None` for the last with CFS.
     pub linux: Option<Linux>,
     /// Power by state; `None`: the machine's energy is unknown.
     pub power: Option<Power>,
@@ -61,7 +61,7 @@ pub struct Latency {
     /// Any transfer of a line that another core has written: the part that no program hides, because ordered
     /// stores must drain first (50).
     pub transfer_fixed_ns: u64,
-    /// What such a transfer takes beyond that from a core of the same LLC domain (40).
+    /// The additional latency of such a transfer, beyond one from a core of the same LLC domain (40).
     pub transfer_llc_ns: u64,
     /// The same from another LLC domain of the socket (100).
     pub transfer_socket_ns: u64,
@@ -124,7 +124,7 @@ impl Default for Smt {
     }
 }
 
-/// What the kernel's own work costs, in nanoseconds.
+/// The costs of the kernel's own work, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// A context switch: charged to the task that comes (1,500).
@@ -173,7 +173,7 @@ pub struct Power {
     pub package_active_mw: u64,
 }
 
-/// What was measured on a live machine, field by field; `None`: not measured.
+/// Figures measured on a live machine. `None` if not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Core clock in cycles per nanosecond.
@@ -216,7 +216,7 @@ pub struct BadMachineFile {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what to do, in one sentence.
+    /// The error and the remedy, in one sentence.
     pub what: String,
 }
 
@@ -248,7 +248,7 @@ impl MachineModel {
         MachineModel::host(machine, &Measured::default())
     }
 
-    /// A live machine's model: its shape, what was measured on it, and defaults for the rest.
+    /// A live machine's model: its shape, its measured figures, and defaults for the rest.
     pub fn host(machine: Machine, measured: &Measured) -> MachineModel {
         let mut assumed = vec!["latency.l2", "latency.transfer-socket", "latency.dram-busy", "smt", "power"];
         let (latency, costs) = (Latency::default(), Costs::default());
@@ -301,7 +301,7 @@ impl MachineModel {
             assumed: Vec::new(),
             machine,
         };
-        // A remote access is never nearer than a local one, whatever was measured.
+        // A remote access is never faster than a local one, whatever was measured.
         model.latency.dram_remote_ns = model.latency.dram_remote_ns.max(model.latency.dram_local_ns);
         if measured.ghz.is_none() {
             assumed.push("clock.ghz");

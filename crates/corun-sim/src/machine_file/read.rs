@@ -28,7 +28,7 @@ const MOST_NS: u64 = 1_000_000_000;
 const MOST_COST_NS: u64 = 10_000_000;
 /// Linux knows no more, and the table of their distances has the square of it.
 const MOST_NODES: u32 = 1024;
-/// The largest distance that firmware can tell; 255 is what cannot be reached at all.
+/// The largest distance that firmware can give; 255 means unreachable.
 const FARTHEST: u32 = 254;
 
 /// A machine file as written.
@@ -92,7 +92,7 @@ struct Cache {
     llc: Option<String>,
     /// Bytes per second, written as `20GB/s`.
     fill_bandwidth: Option<String>,
-    /// Pages that a core's TLB holds, and what it takes to look up one that it does not.
+    /// Pages that a core's TLB holds, and the cost of looking up another one.
     tlb_entries: Option<u32>,
     tlb_walk: Option<String>,
 }
@@ -138,9 +138,9 @@ struct LatencyFile {
 struct Memory {
     /// Bytes per second, written as `20GB/s`.
     node_bandwidth: Option<String>,
-    /// The same, for what a link between nodes moves in one direction.
+    /// The same, for the capacity of a link between nodes in one direction.
     link_bandwidth: Option<String>,
-    /// Banks of a node, and what is left of its bandwidth when no access finds its row open.
+    /// Banks of a node, and the remaining share of its bandwidth when no access finds its row open.
     banks: Option<u32>,
     closed_rows: Option<f64>,
 }
@@ -245,7 +245,7 @@ impl File {
             dram_busy_ns: read.ns("latency.dram-busy", &lf.dram_busy, l.dram_busy_ns)?,
         };
         if latency.dram_remote_ns < latency.dram_local_ns {
-            // What the file leaves out has no line.
+            // A missing figure has no line.
             let key = if lf.dram_remote.is_some() { "dram-remote" } else { "dram-local" };
             let (local, remote) = (latency.dram_local_ns, latency.dram_remote_ns);
             let remedy = "the farthest node cannot be nearer; give a dram-remote of at least as much";
@@ -258,13 +258,13 @@ impl File {
             block_ns: read.ns("costs.block", &cf.block, c.block_ns)?,
             idle_exit_ns: read.ns("costs.idle-exit", &cf.idle_exit, c.idle_exit_ns)?,
             preempt_ns: read.ns("costs.preempt", &cf.preempt, c.preempt_ns)?,
-            // Who says nothing of these has none; nothing is assumed.
+            // The default is none; nothing is assumed.
             timer_late_ns: none.ns("costs.timer-late", &cf.timer_late, 0)?,
             noise_ns: none.ns("costs.noise", &cf.noise, 0)?,
             noise_every_ns: none.ns("costs.noise-every", &cf.noise_every, 0)?,
         };
         if (costs.noise_ns == 0) != (costs.noise_every_ns == 0) {
-            // What the file leaves out has no line.
+            // A missing figure has no line.
             let key = if cf.noise.is_some() { "noise" } else { "noise-every" };
             let what = "noise and noise-every are how long and how often; say both or neither";
             return Err(BadKey::new(key, what));
@@ -281,7 +281,7 @@ impl File {
         let tlb = self.cache.tlb(&mut none)?;
         let per_second = |t: String| t.trim_end_matches("/s").to_string();
         let bandwidth = self.memory.node_bandwidth.map(per_second);
-        // Who says nothing of links has none that anybody waits for; nothing is assumed.
+        // Without a figure requests never wait for links; nothing is assumed.
         let link = self.memory.link_bandwidth.map(per_second);
         let link_bandwidth = match &link {
             Some(_) => Some(none.bytes("memory.link-bandwidth", &link, 0)?),

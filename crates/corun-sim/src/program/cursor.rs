@@ -10,7 +10,7 @@ use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Pdes, 
 /// The wait of a recorded thread for its birth.
 const BIRTH: u32 = u32::MAX;
 
-/// What a thread does next.
+/// The next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Computes for this long, as solo run time. `u64::MAX`: for ever.
@@ -23,7 +23,7 @@ pub enum Step {
     Meet(usize),
     /// Waits for the next event of an object.
     Await(usize),
-    /// Tells all who wait for an object's next event.
+    /// Wakes all threads that wait for an object's next event.
     Tell(usize),
     /// Takes a lock, waiting until it is free.
     Acquire(usize),
@@ -31,7 +31,7 @@ pub enum Step {
     Release(usize),
     /// Puts an item into a queue, waiting for room.
     Put(usize, u64),
-    /// Takes an item from a queue, waiting for one; [`Cursor::took`] tells the cursor which.
+    /// Takes an item from a queue, waiting for one. [`Cursor::took`] passes it to the cursor.
     Take(usize),
     /// Puts nothing into a queue any more.
     Leave(usize),
@@ -41,7 +41,7 @@ pub enum Step {
     EndWait(usize, u32),
     /// Sleeps.
     Sleep(u64),
-    /// Sleeps until so long after its program began.
+    /// Sleeps until this time after its program began.
     SleepUntil(u64),
     /// Waits for a device.
     Io(u64),
@@ -62,7 +62,7 @@ pub struct Cursor {
     state: u8,
     item: Option<u64>,
     grains: u64,
-    /// What the grain at hand still has to wait for after its work: a device, then a time.
+    /// The remaining waits of the present grain after its work: for a device, then for a time.
     io_ns: u64,
     sleep_ns: u64,
     /// How much of the grain at hand it does inside the lock.
@@ -96,12 +96,12 @@ impl Cursor {
         self.grains
     }
 
-    /// What came of a [`Step::Take`]: an item, or `None` when there will be no more.
+    /// The result of a [`Step::Take`]: an item, or `None` when there will be no more.
     pub fn took(&mut self, item: Option<u64>) {
         self.item = item;
     }
 
-    /// What the thread does next; the step before is done.
+    /// The next action of the thread; the step before is done.
     #[inline(always)]
     pub fn next(&mut self, plan: &Plan, shared: &mut Shared) -> Step {
         let Some(phase) = plan.phases.get(self.phase) else { return Step::End };
@@ -153,7 +153,7 @@ impl Cursor {
                 }
             }
             Activity::Interference(_) => self.state == 0,
-            // What it does next depends on what the others have done.
+            // Its next action depends on the other threads.
             Activity::Pdes(_) => false,
             Activity::Recorded(_) => false,
             Activity::Pairs { rounds, .. } => {
@@ -270,7 +270,7 @@ impl Cursor {
             Turn::Await => Step::Await(news),
             Turn::Glance(ns) => Step::Busy(ns),
             Turn::Nap(ns) => Step::Sleep(ns),
-            // Whoever waits is to see it, too.
+            // Waiting threads have to see it, too.
             Turn::Over => {
                 self.state = 1;
                 Step::Tell(news)
@@ -563,7 +563,7 @@ mod tests {
             "all meet after the first time, and then it ends"
         );
         assert!(first.0[0] != second.0[0] && first.0[1] != second.0[1], "{first:?} {second:?}");
-        // What is gone through once is as it was: the same draws, and no meeting in the end.
+        // One pass equals the program without repetition: the same draws, and no meeting at the end.
         let once = plan(&text(1));
         assert_eq!(once.objects, twice.objects[..3]);
         assert_eq!(steps(&once, 0, 1), [Step::Work(first.0[0])]);

@@ -8,7 +8,7 @@
 use super::plan::{Activity, Phase, Plan};
 use corun_model::workload::{Length, Parallel, Pattern, Sync};
 
-/// A lower bound on what a program takes.
+/// A lower bound on the time of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Least {
     /// From its start to its end, in nanoseconds.
@@ -20,7 +20,7 @@ pub struct Least {
 }
 
 impl Plan {
-    /// What the program takes at least; `None`: it never ends by itself.
+    /// The least time of the program. `None` if it never ends by itself.
     pub fn least(&self) -> Option<Least> {
         let sum = |a: Least, b: Least| Least {
             time_ns: a.time_ns + b.time_ns,

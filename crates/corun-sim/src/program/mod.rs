@@ -20,7 +20,7 @@ pub use plan::{Activity, Object, Phase, Plan, CHUNK_NS};
 pub use shared::{Here, Shared};
 pub use time_warp::TimeWarp;
 
-/// What a thread does while it waits.
+/// The behavior of a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Stays on the CPU.

@@ -16,7 +16,7 @@ pub const CHUNK_NS: u64 = 50_000;
 pub enum Object {
     /// Opens when this many threads have arrived.
     Barrier(u32),
-    /// Nobody arrives: it only has events, which those who wait want to know of.
+    /// No thread arrives: it only has events for the threads that wait.
     News,
     /// Held by one thread at a time.
     Lock,
@@ -31,7 +31,7 @@ pub enum Object {
     Waits,
 }
 
-/// What the threads of a phase do.
+/// The activity of a phase's threads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Activity {
     /// Busy and idle intervals.
@@ -44,17 +44,17 @@ pub enum Activity {
     Pairs {
         /// Work between two meetings.
         chunk_ns: u64,
-        /// How many chunks; `u64::MAX`: until told to stop.
+        /// The number of chunks; `u64::MAX`: until asked to stop.
         rounds: u64,
     },
-    /// What each did when it was recorded.
+    /// The recorded activity of each.
     Recorded(Arc<ScriptedProgram>),
 }
 
 /// One phase of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// What its threads do.
+    /// The activity of its threads.
     pub activity: Activity,
     /// Which way items take, in a pipeline.
     pub flow: Flow,
@@ -71,7 +71,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Whether all who share lines meet again and again.
+    /// Whether all threads that share lines meet again and again.
     pub fn meets(&self) -> bool {
         match &self.activity {
             Activity::Parallel(p) => p.sync == Sync::Barrier,
@@ -88,7 +88,7 @@ pub struct Plan {
     pub name: String,
     /// Its phases, in order.
     pub phases: Vec<Phase>,
-    /// How often it goes through them; `u64::MAX`: until told to stop.
+    /// How often it repeats them; `u64::MAX`: until asked to stop.
     pub laps: u64,
     /// Its synchronisation objects.
     pub objects: Vec<Object>,
@@ -104,15 +104,15 @@ pub struct Plan {
     pub in_pairs: bool,
     /// It never ends by itself.
     pub endless: bool,
-    /// What its threads are called: `barrier`, `stage`.
+    /// The name of its threads: `barrier`, `stage`.
     pub thread_name: &'static str,
 }
 
 impl Plan {
-    /// Makes a workload ready. `reseed` is added to the seeds of its draws.
+    /// Prepares a workload. `reseed` is added to the seeds of its draws.
     ///
     /// # Errors
-    /// One sentence: the model does not know what this program does.
+    /// One sentence: the model does not know this program's activity.
     pub fn of(workload: &Workload, model: &MachineModel, reseed: u64) -> Result<Plan, String> {
         let workload = &workload.for_machine(&model.machine.name);
         let own = std::iter::once(&workload.character);
@@ -187,8 +187,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A recorded program made ready: a thread for each of its tasks. What it takes to wake and to go to sleep is part of what they
-    /// computed.
+    /// Prepares a recorded program: a thread for each of its tasks. Their computing includes the cost of waking and going to sleep.
     pub fn recorded(name: &str, program: &Arc<ScriptedProgram>) -> Plan {
         let threads = program.scripts.len() as u32;
         let phase = Phase {
@@ -215,7 +214,7 @@ impl Plan {
         }
     }
 
-    /// Whether its work contains what it takes to wake and to go to sleep.
+    /// Whether its work includes the cost of waking and going to sleep.
     pub fn is_recorded(&self) -> bool {
         matches!(self.phases[..], [Phase { activity: Activity::Recorded(_), .. }])
     }
@@ -331,7 +330,7 @@ impl Plan {
     }
 }
 
-/// Solo run time of one round of a micro-benchmark: what the inner loops of `corun load` take on such a machine.
+/// Solo run time of one round of a micro-benchmark: the time of the inner loops of `corun load` on such a machine.
 fn round_ns(kind: MicroKind, model: &MachineModel) -> u64 {
     /// Increments in a round of `hubench` and `lubench`, each of which fetches the partner's line.
     const INCREMENTS: u64 = 16;
@@ -339,7 +338,7 @@ fn round_ns(kind: MicroKind, model: &MachineModel) -> u64 {
     match kind {
         MicroKind::Hubench => INCREMENTS * transfer_ns,
         MicroKind::Lubench => INCREMENTS * (transfer_ns + 1_000),
-        // A MiB at half the node's bandwidth, which is about what one core reaches.
+        // A MiB at half the node's bandwidth, which is about the limit of one core.
         MicroKind::Membench => ((1u64 << 20) * 2_000_000_000 / model.node_bandwidth.max(1)).max(1),
         MicroKind::Cpu => 1_000_000,
     }

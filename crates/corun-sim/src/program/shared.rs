@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What the threads of one program share while it runs.
+/// The shared state of one program's threads while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// Per phase: the next grain or item to be taken.
@@ -15,7 +15,7 @@ pub struct Shared {
     pub own: Vec<Vec<Range<u64>>>,
     /// The time of the current phase is up.
     pub cut: bool,
-    /// By barrier, what the last to arrive there decided: that was the last round.
+    /// For each barrier, whether the last to arrive decided that this was the last round.
     pub(super) over: Vec<bool>,
     /// Iterations done.
     pub iterations: u64,
@@ -37,7 +37,7 @@ pub struct Here {
 }
 
 impl Shared {
-    /// Before a program of so many phases begins.
+    /// The state before a program with this many phases begins.
     pub fn new(phases: usize) -> Shared {
         Shared { taken: vec![0; phases], ..Shared::default() }
     }

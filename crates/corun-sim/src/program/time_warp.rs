@@ -22,9 +22,9 @@ use std::ops::Range;
 const STINT: u32 = 64;
 /// LADM: a worker without a sign of life for longer counts as preempted.
 const STALE_AFTER_NS: u64 = 200_000;
-/// A state is saved before every so many events of a process.
+/// A state is saved before every n-th event of a process.
 const CHECKPOINT_EVERY: u64 = 4;
-/// What the engine itself takes for an event: measured alone, docs/pdes.md (4.96 million events a second on one worker).
+/// The engine's own time for an event: measured alone, docs/pdes.md (4.96 million events per second on one worker).
 const ENGINE_NS: u64 = 200;
 /// LADM: how often a worker without work looks whether another has lost its CPU, if it spins.
 const GLANCE_NS: u64 = 100_000;
@@ -32,16 +32,16 @@ const GLANCE_NS: u64 = 100_000;
 const NAP_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It tells those who wait that there is news.
+    /// It wakes waiting workers, since there is news.
     Tell,
-    /// It handles events for so long, alone.
+    /// It handles events for this long, alone.
     Work(u64),
     /// It has nothing to handle: it waits for news.
     Await,
-    /// It has nothing to handle: it stays on its CPU for so long and looks again.
+    /// It has nothing to handle: it stays on its CPU for this long and looks again.
     Glance(u64),
     /// The same asleep.
     Nap(u64),
@@ -76,9 +76,9 @@ struct Kp {
     next: u64,
     owner: usize,
     home: usize,
-    /// In whose stint it is.
+    /// Whether a worker has it in a stint.
     held: bool,
-    /// What taking back and restoring costs whoever handles it next.
+    /// The cost of taking back and restoring, for the worker that handles it next.
     debt_ns: u64,
 }
 
@@ -91,7 +91,7 @@ struct Worker {
     away: usize,
     /// The kernel process of its stint, and when that began in virtual time.
     stint: Option<(usize, u64)>,
-    /// What the events of the stint sent: to whom, and when it is due.
+    /// The messages of the stint's events: their targets and times.
     sent: Vec<(usize, u64)>,
     beat: u64,
     beats: Beats,
@@ -105,7 +105,7 @@ impl TimeWarp {
     pub fn new(program: &Pdes) -> TimeWarp {
         let (lps, kps, workers) =
             (u64::from(program.lps), u64::from(program.kernel_processes()), u64::from(program.threads));
-        // The processes whose number times kps, divided by lps, is the kernel process: as the engine has it.
+        // The processes whose number times kps, divided by lps, is the kernel process, as in the engine.
         let first = |kp: u64| (kp * lps).div_ceil(kps) as usize;
         let kp = |kp: u64| {
             let home = (kp * workers / kps) as usize;
@@ -150,7 +150,7 @@ impl TimeWarp {
 
     /// Events that were handled and not taken back.
     pub fn committed(&self) -> u64 {
-        // How many were taken back is drawn anew, so in the first instants it may be more.
+        // The number of events taken back is drawn again, so in the first instants it may be larger.
         self.handled.saturating_sub(self.undone)
     }
 
@@ -159,7 +159,7 @@ impl TimeWarp {
         self.undone
     }
 
-    /// What `worker` does next, at `now_ns`, on a CPU with this last-level cache; what it did before is done.
+    /// The next action of `worker` at `now_ns`, on a CPU with this last-level cache. Its action before is done.
     pub fn turn(&mut self, worker: usize, now_ns: u64, cache: u32) -> Turn {
         let me = &mut self.workers[worker];
         self.waiting -= usize::from(std::mem::take(&mut me.waits));
@@ -248,7 +248,7 @@ impl TimeWarp {
         chosen.filter(|_| may).map(|kp| (kp, second.min(self.horizon)))
     }
 
-    /// Handles the events of a kernel process up to `bound`, at most so many. Returns how long that takes alone.
+    /// Handles the events of a kernel process up to `bound`, at most one stint. Returns their time alone.
     fn stint(&mut self, worker: usize, number: usize, bound: u64) -> u64 {
         let since = self.kps[number].next;
         self.kps[number].held = true;
@@ -291,7 +291,7 @@ impl TimeWarp {
         Some((to as usize, at + self.program.look_ahead + self.exponential(self.program.mean_delay as f64)))
     }
 
-    /// The stint is over: what it sent arrives.
+    /// The stint is over: its messages arrive.
     fn end_stint(&mut self, worker: usize) {
         let Some((kp, _)) = self.workers[worker].stint.take() else { return };
         self.kps[kp].held = false;
@@ -304,7 +304,7 @@ impl TimeWarp {
         self.workers[worker].sent = late;
     }
 
-    /// Takes back what a process handled after `due`. What these events sent joins `late`.
+    /// Takes back the events that a process handled after `due`. The messages of these events are added to `late`.
     fn roll_back(&mut self, lp: usize, due: u64, late: &mut Vec<(usize, u64)>) {
         let (mut at, mut undone) = (self.last[lp], 0);
         while at > due {
@@ -322,7 +322,7 @@ impl TimeWarp {
         self.has_news = true;
     }
 
-    /// LADM: takes back what it began with, and takes over from those who show no sign of life.
+    /// LADM: takes back its own kernel processes, and takes over from workers that show no sign of life.
     fn help(&mut self, worker: usize, now_ns: u64) {
         if self.workers[worker].away > 0 {
             let away = |kp: &usize| self.kps[*kp].home == worker && self.kps[*kp].owner != worker;
@@ -415,8 +415,8 @@ mod tests {
 
     #[test]
     fn who_is_ahead_of_a_worker_that_had_no_cpu_takes_back_and_what_was_near_stays() {
-        // The second worker has no CPU for a while: that is a gap in virtual time, and what the first did in it is lost, beyond the first
-        // part that nobody could disturb yet.
+        // The second worker has no CPU for a while. That is a gap in virtual time, and the first worker's events in it are lost, beyond
+        // a first part that nothing could disturb yet.
         let undone = |gap_ns: u64| {
             let away = move |now_ns: u64| (20_000_000..20_000_000 + gap_ns).contains(&now_ns);
             played(&program(Mapping::Fm), |worker, now_ns| worker == 0 || !away(now_ns)).0.undone()

@@ -20,7 +20,7 @@ fn written(ns: u128) -> String {
     u64::try_from(ns).map_or_else(|_| format!("{} h", ns / 3_600_000_000_000), human_ns)
 }
 
-/// Who takes part in a run.
+/// The tenants that take part in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Participants {
     /// Every tenant.
@@ -32,8 +32,8 @@ pub enum Participants {
 /// Bound on the grains that a run waits for; each takes a microsecond or two to model.
 const MOST_GRAINS: u128 = 50_000_000_000;
 
-/// Bound on the parts of what is charged to whom: everybody who waits for a CPU has one for everybody who holds it meanwhile.
-/// Each takes more than a kilobyte until it stands in the report.
+/// The most parts of charged time: every task that waits for a CPU has one for every task that holds it meanwhile. Each takes more than
+/// a kilobyte until it is in the report.
 const MOST_PARTS: u128 = 4_000_000;
 
 /// Those that always want a CPU.
@@ -117,8 +117,8 @@ impl Scenario {
         own.collect()
     }
 
-    /// What a tenant runs, with the draws of this seed. Seed 1 draws what the workload's own seed says, which is
-    /// what the live load draws.
+    /// A tenant's program, with the draws of this seed. With seed 1 these are the draws of the workload's own seed, as in the live
+    /// load.
     fn plan(&self, t: &TenantSpec, seed: u64) -> Result<Plan, BadScenario> {
         match &t.runs {
             Runs::Workload(workload) => {
@@ -213,7 +213,7 @@ impl Scenario {
                 );
                 return Err(self.bad(t.line, what));
             }
-            // With a duration, and for the background, nobody waits.
+            // With a duration, and for background tenants, the run does not wait for the end.
             if self.duration_ns.is_none() && !t.background {
                 cpu_ns += least.cpu_ns;
                 grains += least.grains;
@@ -237,7 +237,7 @@ impl Scenario {
         self.check_crowds()
     }
 
-    /// Refuses so many who take turns on one CPU that the answer, who took how much from whom, would fit nowhere.
+    /// Refuses crowds on one CPU that are so large that the answer (who took how much from whom) would not fit into memory.
     fn check_crowds(&self) -> Result<(), BadScenario> {
         let n = self.machine.machine.cpu_count();
         // Of those that may run anywhere every CPU has its part.
@@ -279,7 +279,7 @@ impl Scenario {
             let length_ns = self
                 .duration_ns
                 .map_or_else(|| longest_ns.max(own.work_ns + anywhere.work_ns / cpus), u128::from);
-            // In a short run not everybody has a turn.
+            // In a short run not every task has a turn.
             let turns = length_ns / u128::from(self.tick_ns().max(1)) + 1;
             parts += (own.tasks + anywhere.tasks.div_ceil(cpus)) * tenants.min(turns);
             if parts > MOST_PARTS {

@@ -40,7 +40,7 @@ pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Resu
     })?;
     let mut bound = Vec::new();
     for t in &s.tenants {
-        // What the file names are CPUs' numbers, of which either machine may lack some.
+        // The file contains CPU numbers, which either machine may lack.
         let place = |&at: &usize| {
             let id = s.machine.machine.cpus()[at].id;
             model.machine.cpus().iter().position(|c| c.id == id).ok_or_else(|| {
@@ -113,7 +113,7 @@ impl Reader<'_> {
         self.bad(self.line(value.span().start), what)
     }
 
-    /// What is said of a key of a tenant's table, which may be within braces or have a header and lines of its own.
+    /// An error in a key of a tenant's table, which may be inline or have its own header and lines.
     fn within<T>(&self, table: &Spanned<T>, bad: BadKey) -> BadScenario {
         let from = &self.text[table.span().start..];
         let end = if from.starts_with('{') {
@@ -436,7 +436,7 @@ impl Reader<'_> {
         cpus.iter().map(place).collect()
     }
 
-    /// Looks up who starts after whom; nobody may wait for himself, however long the way round.
+    /// Looks up the tenants in `after`. No tenant may wait for itself, directly or indirectly.
     fn resolve_after(&self, read: &ScenarioFile, tenants: &mut [TenantSpec]) -> Result<(), BadScenario> {
         for spanned in &read.tenant {
             let Some(after) = &spanned.as_ref().after else { continue };

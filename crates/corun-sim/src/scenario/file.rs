@@ -14,9 +14,9 @@ use toml::Spanned;
 pub struct ScenarioFile {
     /// Always `corun.scenario/1`.
     pub schema: String,
-    /// What people call it; the file's name if absent.
+    /// Its name; the file's name if absent.
     pub name: Option<String>,
-    /// One sentence on what it shows.
+    /// Its purpose, in a sentence.
     #[serde(default)]
     pub about: String,
     /// A machine of the papers, a machine file (ending in `.toml`), or `host`.
@@ -88,7 +88,7 @@ impl SchedulerKind {
 pub struct SchedulerFile {
     /// Which (eevdf).
     pub name: SchedulerKind,
-    /// EEVDF: whose; absent: [`Linux::USUAL`]. CFS: whose placement and balancing; absent: the machine's.
+    /// For EEVDF its release, by default [`Linux::USUAL`]. For CFS the release of placement and balancing, by default the machine's.
     pub linux: Option<Linux>,
     /// EEVDF: the base slice; absent: 0.7 ms × (1 + log2 CPUs).
     pub base_slice: Option<Time>,
@@ -176,7 +176,7 @@ pub struct TenantFile {
     pub program: Option<Spanned<Program>>,
     /// Its character, with `program`.
     pub character: Option<Spanned<Character>>,
-    /// So many of them, each a tenant of its own (1).
+    /// The number of such tenants, each separate (1).
     pub count: Option<Spanned<u32>>,
     /// Threads, instead of the workload's.
     pub threads: Option<Spanned<u32>>,
@@ -197,7 +197,7 @@ pub struct TenantFile {
     /// It starts again whenever it ends (false).
     #[serde(default)]
     pub repeat: bool,
-    /// Nobody waits for its end (true for what repeats or never ends).
+    /// The run does not wait for its end (true for tenants that repeat or never end).
     pub background: Option<bool>,
     /// SCHED_BATCH (false).
     #[serde(default)]

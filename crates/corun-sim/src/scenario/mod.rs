@@ -64,20 +64,20 @@ pub struct BadScenario {
     pub file: String,
     /// The line, from 1; 0 where no line of a file is meant.
     pub line: usize,
-    /// What is wrong and what to do, in one sentence.
+    /// The error and the remedy, in one sentence.
     pub what: String,
 }
 
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// The machine.
     pub machine: MachineModel,
     /// The scheduler and its options.
     pub scheduler: SchedulerFile,
-    /// The policy above it; `None`: nobody controls anything.
+    /// The policy above it. `None` without a controller.
     pub policy: Option<PolicySpec>,
     /// The tenants; copies are tenants of their own.
     pub tenants: Vec<TenantSpec>,
@@ -99,7 +99,7 @@ pub struct Scenario {
 pub struct PolicySpec {
     /// Its name.
     pub name: &'static str,
-    /// What it was given.
+    /// Its options.
     pub options: corun_policy::Options,
     /// How often it decides, in nanoseconds.
     pub epoch_ns: u64,
@@ -138,12 +138,12 @@ impl PolicySpec {
     }
 }
 
-/// What a tenant runs.
+/// The program of a tenant.
 #[derive(Clone, Debug)]
 pub enum Runs {
     /// A workload.
     Workload(Box<Workload>),
-    /// What a program did when it was recorded.
+    /// The recorded activity of a program.
     Recorded(Arc<crate::replay::script::ScriptedProgram>),
 }
 
@@ -172,7 +172,7 @@ impl Runs {
 pub struct TenantSpec {
     /// Its name, unique in the scenario.
     pub name: String,
-    /// What it runs.
+    /// Its program.
     pub runs: Runs,
     /// Line of the file where it begins.
     pub line: usize,
@@ -188,11 +188,11 @@ pub struct TenantSpec {
     pub vcpus: Option<u32>,
     /// When it starts.
     pub start_ns: u64,
-    /// The tenant whose first run must end before it starts, by place.
+    /// The index of the tenant whose first run must end before it starts.
     pub after: Option<usize>,
     /// It starts again whenever it ends.
     pub repeat: bool,
-    /// Nobody waits for its end.
+    /// Whether the run does not wait for its end.
     pub background: bool,
     /// SCHED_BATCH.
     pub batch: bool,

@@ -9,7 +9,7 @@ use corun_model::Machine;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Loops that want less than a whole CPU do so for so long at a time, in nanoseconds.
+/// Length of the busy intervals of loops that want less than a whole CPU, in nanoseconds.
 const BUSY_NS: u64 = 10_000_000;
 /// A CPU is wanted all the time from here on: no loop can say that it wants more.
 const ALL_THE_TIME: f64 = 0.98;

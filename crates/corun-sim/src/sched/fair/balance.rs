@@ -53,7 +53,7 @@ pub(super) struct Movable {
     pub(super) queues: Vec<u32>,
 }
 
-/// On whose behalf a balance is made.
+/// The kind of CPU that a balance is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Idle {
     /// A busy CPU's.
@@ -139,7 +139,7 @@ impl<D: Discipline> Fair<D> {
         Some(moved)
     }
 
-    /// The overloaded CPU of a group, other than `cpu`, that has most of what is to be moved; the first of equals.
+    /// The overloaded CPU of a group, other than `cpu`, with the most load or tasks to move; the first of equals.
     fn busiest_cpu(&self, domain: usize, group: usize, cpu: CpuIx, migrate: Migrate) -> Option<CpuIx> {
         let mut busiest = None;
         for c in self.domains.all[domain].sets[group].iter_common(&self.q.overloaded) {
@@ -192,7 +192,7 @@ impl<D: Discipline> Fair<D> {
         stats
     }
 
-    /// The busiest group of a domain and what to take from it, if it is worth it.
+    /// The busiest group of a domain, and the load or tasks to take from it, if that is worth it.
     fn find_imbalance(&self, cpu: CpuIx, level: usize, idle: Idle) -> Option<(usize, Migrate)> {
         let domain = self.domains.of_cpu[cpu][level];
         let home = self.domains.group_of[cpu][level];

@@ -81,7 +81,7 @@ impl<const VINTAGE: bool> Discipline for CfsRules<VINTAGE> {
     const NAME: &'static str = "cfs";
     const VINTAGE: bool = VINTAGE;
     const PROPORTIONAL_NEWIDLE: bool = false;
-    // Until 3.14 the running entities were put back and set anew at every pick.
+    // Until 3.14 the running entities were put back and picked again every time.
     const PICKS_EVERY_LEVEL: bool = true;
     // Less changes no decision, and is not worth a sift.
     const LEAST_RESHARE: u64 = 128;

@@ -5,7 +5,7 @@ use super::queues::{Discipline, Queues, Rq};
 use super::Fair;
 use crate::sched::CpuIx;
 
-/// What a group of a domain holds, kept up to date so that balancing need not look at its CPUs.
+/// The counts of a domain's group, updated with every change, so that balancing need not look at its CPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupCount {
     /// Tasks that can run.
@@ -62,7 +62,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// What the groups of a domain hold.
+    /// The counts of a domain's groups.
     pub(super) fn counts_of(&self, domain: usize) -> &[GroupCount] {
         let d = &self.domains.all[domain];
         &self.counts[d.first_group..d.first_group + d.groups.len()]

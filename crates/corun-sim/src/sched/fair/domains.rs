@@ -7,7 +7,7 @@ use crate::cpu_set::CpuSet;
 use crate::sched::CpuIx;
 use corun_model::Machine;
 
-/// What the members of a domain share.
+/// The resource that the members of a domain share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// A core.
@@ -23,7 +23,7 @@ pub enum Level {
 /// One domain: a span and its groups (the child domains' spans).
 #[derive(Clone, Debug)]
 pub struct Domain {
-    /// What its members share.
+    /// The resource that its members share.
     pub level: Level,
     /// Its CPUs.
     pub span: Vec<CpuIx>,

@@ -39,7 +39,7 @@ impl Eevdf {
 }
 
 impl EevdfRules {
-    /// Works out what an entity is owed; at most two slices, either way.
+    /// Computes an entity's lag, limited to two slices either way.
     #[inline]
     fn set_lag<'a>(&self, q: &'a mut Queues, rq: u32, e: u32) -> &'a mut Entity {
         let (zero_lag, _) = q.zero_lag(rq);
@@ -52,7 +52,7 @@ impl EevdfRules {
         entity
     }
 
-    /// Whom to run: the earliest eligible deadline, where the running entity keeps the CPU while `protected`.
+    /// The entity to run: the one with the earliest eligible deadline. The running entity keeps the CPU while `protected`.
     fn best(&self, q: &Queues, rq: u32, protected: bool) -> Option<u32> {
         let queue = q.rq(rq);
         if queue.nr == 1 {
@@ -68,7 +68,7 @@ impl EevdfRules {
         match (running, waiting) {
             (Some(r), Some(w)) if q.e(r).deadline < q.e(w).deadline => Some(r),
             (_, Some(w)) => Some(w),
-            // Rounding can leave nobody eligible for an instant; the earliest deadline then stands in.
+            // Rounding can leave no entity eligible for an instant. Then the earliest deadline counts.
             (r, None) => {
                 r.or_else(|| q.nodes.first(queue.root)).or((queue.curr != NIL).then_some(queue.curr))
             }

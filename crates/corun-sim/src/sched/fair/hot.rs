@@ -31,7 +31,7 @@ pub(super) struct First {
 }
 
 impl First {
-    /// Of a CPU where nobody waits.
+    /// The value for a CPU without waiting tasks.
     pub(super) const NOBODY: First = First { cools_ns: 0, entity: NIL };
 }
 
@@ -68,7 +68,7 @@ impl<D: Discipline> Fair<D> {
             let still =
                 self.q.waiting_on(first.entity, c).is_some_and(|e| e.cools_ns(cost_ns) == first.cools_ns);
             if !still {
-                // Who runs now and waits later will be hot for as long as this.
+                // A task that runs now and waits later will be hot for this long.
                 *first = First { cools_ns: now_ns + cost_ns, entity: NIL };
                 self.q.each_waiting(c, &mut self.movable.queues, |number, e| {
                     let cools_ns = e.cools_ns(cost_ns);
@@ -87,7 +87,7 @@ impl<D: Discipline> Fair<D> {
         all_hot
     }
 
-    /// The same by looking at everybody, for the assertion: every debug build and test compares the two.
+    /// The same by checking all tasks, for the assertion: every debug build and test compares the two.
     fn nobody_cold(&self, now_ns: u64, cpu: CpuIx, level: usize) -> bool {
         let mut cold = 0;
         for &c in &self.domains.all[self.domains.of_cpu[cpu][level]].span {

@@ -14,7 +14,7 @@ use super::queues::{part, Entity, Group, Queues, Rq, NICE_0, RESOLUTION};
 use super::tree::NIL;
 use crate::sched::{CpuIx, TaskIx};
 
-/// How often a CPU tells its group of its load.
+/// The interval at which a CPU reports its load to its group.
 const TELL_EVERY_NS: u64 = 1_000_000;
 
 impl Rq {
@@ -132,13 +132,13 @@ impl Queues {
         }
     }
 
-    /// Passes what changed in a group's queue on to the group's entity and to the queue that this is on. `joined`: the
-    /// average of a task that came; `None`: one left.
+    /// Passes the changes in a group's queue on to the group's entity and to that entity's queue. `joined` is the average of a task
+    /// that came; `None` if one left.
     fn pass_on(&mut self, now_ns: u64, rq: u32, joined: Option<u64>) {
         let Queues { rqs, ents, groups, .. } = self;
         let q = &mut rqs[rq as usize];
         let (avg, weight, owner) = (q.avg, q.weight, &mut ents[q.owner as usize]);
-        // Nothing that follows changes what it tells.
+        // The following steps do not change the reported value.
         q.tell_group(now_ns, groups);
         let parent = &mut rqs[owner.rq as usize];
         parent.touch(now_ns, groups);
@@ -152,7 +152,7 @@ impl Queues {
                 before.1.load.min(left)
             }
         };
-        // What ran was queued, at least.
+        // A running entity was at least queued.
         owner.avg.load = queued.max((avg.util * RESOLUTION).min(NICE_0));
         (owner.avg.util, owner.avg.runnable) = (avg.util, avg.runnable);
         let change = |x: &mut u64, from: u64, to: u64| *x = (*x + to).saturating_sub(from);
