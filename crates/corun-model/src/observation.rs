@@ -45,8 +45,7 @@ pub struct Observation {
     pub unavailable: Vec<Unavailable>,
 }
 
-/// One task in one window. Most tasks of a machine sleep through a window and have the same account, so it is stored once. The name is
-/// stored once for all windows.
+/// One task in one window. Most tasks sleep through a window and share one account; windows share the names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskObservation {
     /// The task.
