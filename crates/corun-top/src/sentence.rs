@@ -58,10 +58,11 @@ pub fn of_tenant(snapshot: &Snapshot, row: &Row) -> String {
                 (row.lost.own_ns, "most of it for its own tasks"),
                 (row.lost.idle_ns, "most of it waking up on an idle CPU"),
                 (row.lost.kernel_ns, "most of it for the kernel or corun"),
-                (row.lost.by_others_ns(), "most of it for others"),
+                (row.lost.stolen_ns, "most of it for others"),
+                (row.lost.unknown_ns, "most of it for somebody unknown"),
                 (row.lost.parked_ns, "most of it parked by corun"),
             ];
-            let (_, why) = why.into_iter().max_by_key(|(ns, _)| *ns).expect("there are six");
+            let (_, why) = why.into_iter().max_by_key(|(ns, _)| *ns).expect("there are seven");
             format!("It waited {} for a CPU in {window}, {why}.", human_ns(lost_ns))
         }
     }

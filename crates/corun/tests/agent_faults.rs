@@ -204,6 +204,29 @@ fn a_ring_of_another_version_is_refused_to_a_reader_and_left_behind_by_an_agent(
 }
 
 #[test]
+fn what_an_agent_without_ebpf_kept_is_shown_with_nobody_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ring, config) = with_ring(folder.path(), "source = \"schedstat\"\n");
+    let agent = Agent::start(&["--config", &config]);
+    agent.until("three written intervals", |a| {
+        (a.sum("corun_ring_intervals_written_total", &[]) > 2.0).then_some(())
+    });
+    drop(agent);
+    let output = run(&["top", "--once", ring.to_str().unwrap()]);
+    let frame = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(frame.contains("The agent saw without eBPF, so who held the CPUs is not known."), "{frame}");
+    let table = frame.lines().skip_while(|line| !line.starts_with("  TENANT")).skip(1);
+    let rows: Vec<&str> =
+        table.take_while(|line| !line.is_empty()).filter(|line| !line.ends_with(" tenants")).collect();
+    // What was taken from it, and what it took.
+    let unknown = |row: &&str| row.split_whitespace().filter(|word| *word == "?").count();
+    assert!(!rows.is_empty() && rows.iter().all(|row| unknown(row) == 2), "{frame}");
+    let output = run(&["profile", "--from", ring.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
 fn the_doctor_tells_of_the_ring_how_far_back_it_goes_and_why_it_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));

@@ -304,8 +304,8 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// What others took, as wide as a column: where nobody is known, nor is that.
-fn stolen_time(snapshot: &Snapshot, ns: u64) -> String {
+/// What somebody took from others, as wide as a column: where nobody is known, nor is that.
+fn taken_time(snapshot: &Snapshot, ns: u64) -> String {
     if snapshot.knows_culprits() {
         time(ns)
     } else {

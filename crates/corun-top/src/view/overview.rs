@@ -1,6 +1,6 @@
 //! All tenants, who lost most to others first, under the sentence.
 
-use super::{mark, page, plain, sentence_lines, share, stolen_time, time, Capabilities};
+use super::{mark, page, plain, sentence_lines, share, taken_time, time, Capabilities};
 use crate::app::{App, Sort, SORTS};
 use crate::fit::{left, right};
 use crate::sentence;
@@ -97,9 +97,9 @@ fn line(
         Span::styled(right(&row.tasks.to_string(), 6), base),
         Span::styled(" ".to_owned() + &time(row.ran_ns), base),
         Span::styled(" ".to_owned() + &time(row.lost.total_ns()), base),
-        Span::styled(" ".to_owned() + &stolen_time(snapshot, stolen_ns), base.patch(stolen)),
+        Span::styled(" ".to_owned() + &taken_time(snapshot, stolen_ns), base.patch(stolen)),
         Span::styled(" ".to_owned() + &share(stolen_ns, wanted_ns), base.patch(stolen)),
-        Span::styled(" ".to_owned() + &time(row.took_ns), base),
+        Span::styled(" ".to_owned() + &taken_time(snapshot, row.took_ns), base),
         Span::styled("  ".to_owned() + &left(whom, mostly), base),
     ])
 }

@@ -1,7 +1,7 @@
 //! One tenant: where its time went, now and in the windows before, who held the CPU meanwhile, how long its waits were, and which of
 //! its threads waited.
 
-use super::{mark, page, sentence_lines, share, stolen_time, time, Capabilities};
+use super::{mark, page, sentence_lines, share, taken_time, time, Capabilities};
 use crate::app::{App, Focus};
 use crate::fit::{cut, left, right, width, wrap};
 use crate::sentence::{self, percent};
@@ -83,9 +83,12 @@ fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Lin
     let rows: Vec<Option<&Row>> = before.iter().map(|snapshot| snapshot.row(id)).collect();
     let scale_ns = rows.iter().flatten().map(|row| row.ran_ns + row.lost.total_ns()).max().unwrap_or(0);
     type Part = (&'static str, fn(&Row) -> u64, Style);
+    // Where nobody is known it may be the tenant itself that had the CPU.
+    let taken =
+        if app.shown().is_none_or(|snapshot| snapshot.knows_culprits()) { "stolen" } else { "waited" };
     let parts: [Part; 4] = [
         ("ran", |row| row.ran_ns, caps.ran()),
-        ("stolen", |row| row.lost.by_others_ns(), caps.stolen()),
+        (taken, |row| row.lost.by_others_ns(), caps.stolen()),
         ("own tasks", |row| row.lost.own_ns, caps.lost()),
         ("throttled", |row| row.lost.throttled_ns, caps.lost()),
     ];
@@ -200,6 +203,9 @@ fn facts(account: &Account, columns: usize) -> Vec<String> {
             said.extend(wrap(&format!("{} in all, half {half}, 99 % {most}", waits.total()), columns, 3));
         }
     }
+    if account.block.is_none() {
+        said.extend(wrap("What it was blocked for is not known without eBPF", columns, 2));
+    }
     if let Some(block) = account.block {
         let total_ns = block.sum_ns();
         let mut named: Vec<(&str, u64)> = block.named().into_iter().filter(|(_, ns)| *ns > 0).collect();
@@ -285,7 +291,7 @@ fn threads(
             Span::styled(
                 format!(
                     " {} {}",
-                    stolen_time(snapshot, stolen_ns),
+                    taken_time(snapshot, stolen_ns),
                     share(stolen_ns, ran_ns + lost.total_ns())
                 ),
                 stolen,

@@ -58,6 +58,24 @@ fn without_root_it_says_what_is_missing_and_names_nobody() {
 }
 
 #[test]
+fn without_root_a_tenant_waited_and_nothing_is_said_to_be_stolen_from_it() {
+    let mut app = app(3, |n| window(n, &neighbours(), false));
+    press(&mut app, &["enter"]);
+    let shown = text(&app, 80, 24);
+    let has = |beginning: &str| shown.lines().any(|line| line.starts_with(beginning));
+    assert!(has("waited  ") && !has("stolen  "), "{shown}");
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("waited for somebody unknown 41 %"), "{shown}");
+    assert!(words.contains("not counted without eBPF"), "{shown}");
+    press(&mut app, &["esc", "down", "down", "down", "enter"]);
+    let little = app.tenant();
+    let shown = text(&app, 80, 24);
+    assert!(!shown.contains("most of it for others"), "{little:?}: {shown}");
+    press(&mut app, &["esc", "m"]);
+    assert!(text(&app, 80, 24).contains("Who held the CPUs is not known."));
+}
+
+#[test]
 fn a_machine_without_tenants_is_told_as_such_and_so_is_one_that_was_not_seen_yet() {
     let none = text(&app(1, |_| Observation { end_ns: 1, ..Observation::default() }), 80, 24);
     assert!(

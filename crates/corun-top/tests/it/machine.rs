@@ -52,7 +52,7 @@ pub fn window(n: u64, stories: &[Story], knows_culprits: bool) -> Observation {
         (0..stolen_ns / (4 * MS)).for_each(|_| waits.record(4 * MS));
         let account = Account {
             ledger: Ledger::new(parts, SECOND).unwrap(),
-            block: Some(BlockReasons { poll_ns: block_ns, ..BlockReasons::default() }),
+            block: knows_culprits.then_some(BlockReasons { poll_ns: block_ns, ..BlockReasons::default() }),
             culprits,
             waits: knows_culprits.then_some(waits),
             ..Account::default()
