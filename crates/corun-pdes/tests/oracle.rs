@@ -4,6 +4,8 @@
 
 use corun_pdes::models::{Phold, Queueing};
 use corun_pdes::{run, run_sequentially, Disturbance, Error, Idle, Mapping, Model, Options, Outcome, Rng};
+use std::sync::{Condvar, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 fn from_environment(name: &str, otherwise: u64) -> u64 {
@@ -150,8 +152,76 @@ fn every_mapping_takes_preempted_workers_and_moved_kernel_processes() {
     for mapping in [Mapping::Fixed { pin: true }, Mapping::Pool, Mapping::ladm()] {
         for workers in [1, 2, 4] {
             let disturbance = Some(disturbance);
-            let outcome = hold_phold(&model, Options { workers, mapping, disturbance, ..Options::default() });
-            assert!(workers == 1 || outcome.undone > 0, "{mapping:?} with {workers} was never disturbed");
+            hold_phold(&model, Options { workers, mapping, disturbance, ..Options::default() });
+        }
+    }
+}
+
+/// The first logical process is in the middle of its event at 10 until `other` has handled its own at 100, as one whose worker is
+/// preempted; then it sends to `other` for 20. So whoever handles the events of `other` meanwhile has to take one back.
+struct HeldUp {
+    other: u32,
+    has_gone_on: (Mutex<bool>, Condvar),
+    /// The sequential engine, which is of this thread, handles one event after the other.
+    caller: ThreadId,
+}
+
+impl Model for HeldUp {
+    type State = u64;
+    type Event = ();
+
+    fn lps(&self) -> u32 {
+        4
+    }
+
+    fn start(&self, context: &mut corun_pdes::Context<'_, ()>) -> u64 {
+        let lp = context.lp();
+        match lp {
+            0 => context.send(lp, 10, ()),
+            lp if lp == self.other => context.send(lp, 100, ()),
+            _ => {}
+        }
+        0
+    }
+
+    fn handle(&self, state: &mut u64, _: &(), context: &mut corun_pdes::Context<'_, ()>) {
+        *state = *state * 1_000 + context.now();
+        let (has_gone_on, went_on) = &self.has_gone_on;
+        let is_in_parallel = thread::current().id() != self.caller;
+        if is_in_parallel && context.now() == 10 {
+            let patience = Duration::from_secs(60);
+            let waited =
+                went_on.wait_timeout_while(has_gone_on.lock().unwrap(), patience, |gone_on| !*gone_on);
+            assert!(*waited.unwrap().0, "nobody handles what others have while one is held up");
+        }
+        if is_in_parallel && context.now() == 100 {
+            *has_gone_on.lock().unwrap() = true;
+            went_on.notify_all();
+        }
+        if context.lp() == 0 {
+            context.send(self.other, 10, ());
+        }
+    }
+}
+
+#[test]
+fn under_every_mapping_others_go_on_while_one_is_held_up_and_take_back_what_was_too_early() {
+    // One that another worker begins with; and one of the worker that is held up, which others come for if they may.
+    let (far, near) = (3, 1);
+    for (mapping, other) in [
+        (Mapping::Fixed { pin: false }, far),
+        (Mapping::Fixed { pin: true }, far),
+        (Mapping::Pool, far),
+        (Mapping::Pool, near),
+        (Mapping::ladm(), far),
+        (Mapping::ladm(), near),
+    ] {
+        for idle in [Idle::Spin, Idle::Yield, Idle::Block] {
+            let has_gone_on = (Mutex::new(false), Condvar::new());
+            let model = HeldUp { other, has_gone_on, caller: thread::current().id() };
+            let options = Options { until: 1_000, workers: 2, mapping, idle, ..Options::default() };
+            let outcome = hold_against_the_sequential_engine(1, &model, options, 0);
+            assert_eq!((outcome.undone, outcome.committed), (1, 3), "{mapping:?}, {idle:?}: {outcome:?}");
         }
     }
 }
