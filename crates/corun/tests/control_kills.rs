@@ -2,15 +2,18 @@
 //! parked, moved, pinned or re-sliced, whether it was the controller that died or its supervisor.
 //!
 //! By turns a policy that parks and one that sets slices. 4 kills of each in a test run, as many as `CORUN_KILLS` says in a
-//! study.
+//! study. As many are killed while they advise a program how many threads to run, which does all of its work.
 
 mod chaos;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
+use corun_adapt::{Crew, Mode, Peer, Width};
 use hog::Hog;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +66,17 @@ fn supervisor_of(controller: u32) -> Option<u32> {
     })
 }
 
+/// How many are killed.
+fn kills() -> u64 {
+    std::env::var("CORUN_KILLS").map_or(4, |n| n.parse().unwrap())
+}
+
+/// Any instant of so long, another one in each run and round.
+fn any_instant(round: u64, within: Duration) -> Duration {
+    let any = (u64::from(std::process::id()) << 32) + round + 1;
+    Duration::from_micros(any.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % within.as_micros() as u64)
+}
+
 /// Kills again and again; `false`: this machine does not let control, which has been said.
 fn kill_again_and_again(whom: &str) -> bool {
     // SAFETY: geteuid cannot fail.
@@ -75,7 +89,7 @@ fn kill_again_and_again(whom: &str) -> bool {
     let hogs: Vec<Hog> = names.iter().map(|name| Hog::start(folder.path(), &name[..12])).collect();
     std::thread::sleep(Duration::from_millis(50));
     let before: Vec<String> = hogs.iter().map(Hog::state).collect();
-    let rounds: u64 = std::env::var("CORUN_KILLS").map_or(4, |n| n.parse().unwrap());
+    let rounds = kills();
     let (mut times, mut changed) = (Vec::new(), 0);
     let policies =
         [&["gang", "-o", "slot=20ms", "-o", "together=false"][..], &["differential", "-o", "longest=40ms"]];
@@ -98,9 +112,7 @@ fn kill_again_and_again(whom: &str) -> bool {
             return false;
         };
         // Any instant of its first 700 ms, another one in each run: while it starts, plans, parks, unparks.
-        let any = (u64::from(std::process::id()) << 32) + round + 1;
-        let at_us = any.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % 700_000;
-        std::thread::sleep(Duration::from_micros(at_us));
+        std::thread::sleep(any_instant(round, Duration::from_millis(700)));
         changed += u32::from(!hogs.iter().map(Hog::state).eq(before.iter().cloned()));
         let start = Instant::now();
         let pid = if whom == "controller" { controller.id() } else { supervisor };
@@ -144,4 +156,104 @@ fn whoever_is_killed_nothing_stays_parked_moved_pinned_or_re_sliced() {
             return;
         }
     }
+}
+
+const IS_ADVISED: &str = "CORUN_TEST_IS_ADVISED";
+const WORKERS: usize = 4;
+
+/// The program of the next test, which runs this one in a process of its own: until its input ends a crew does pieces of work, and parks
+/// whoever is not wanted. It says when it is advised first, and that each piece was done once.
+#[test]
+fn a_program_that_is_advised() {
+    if std::env::var_os(IS_ADVISED).is_none() {
+        return;
+    }
+    let width = Width::new(Mode::On, 1, WORKERS as u32).unwrap();
+    let page = width.publish().unwrap();
+    let crew = Crew::new(WORKERS, Duration::from_millis(1)).unwrap();
+    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let tell = |what: &str| writeln!(std::io::stdout(), "{what}").unwrap();
+    let work = |worker: usize| {
+        let mut done = Vec::new();
+        crew.join(worker).unwrap();
+        while !is_over.load(SeqCst) {
+            done.push(next.fetch_add(1, SeqCst));
+            let until = Instant::now() + Duration::from_micros(50);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            page.progress(1);
+            crew.slots()[worker].beat();
+            crew.refresh(&width);
+            if !crew.is_wanted(worker) {
+                crew.park(worker, Duration::MAX, &width);
+            }
+        }
+        crew.slots()[worker].leave();
+        done
+    };
+    let mut done = std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
+        scope.spawn(|| {
+            while page.advice().is_none() && !is_over.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            tell("is advised");
+        });
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        is_over.store(true, SeqCst);
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<u64>>()
+    });
+    done.sort_unstable();
+    assert!(done.iter().copied().eq(0..next.load(SeqCst)), "a piece was done more or less than once");
+    tell("each piece was done once");
+}
+
+#[test]
+fn a_program_whose_controllers_are_killed_while_they_advise_it_does_all_of_its_work_once() {
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program_that_is_advised"]).env(IS_ADVISED, "yes");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut program = command.spawn().unwrap();
+    let (to, said) = std::sync::mpsc::channel();
+    let lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| to.send(line)));
+    let hear = |words: &str| loop {
+        match said.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(words) => break,
+            Ok(_) => {}
+            Err(error) => panic!("the program never said `{words}`: {error}"),
+        }
+    };
+    let advise = || {
+        let mut command = Command::cargo_bin("corun").unwrap();
+        // Should this test be ended, it ends by itself.
+        command.args(["control", "observe", "-q", "--for", "60s", "--tenant", &program.id().to_string()]);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let kill = |mut controller: std::process::Child| {
+        let supervisor = supervisor_of(controller.id());
+        controller.kill().unwrap();
+        controller.wait().unwrap();
+        let is_gone = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
+        assert!(eventually(|| supervisor.is_none_or(is_gone)), "its supervisor goes on");
+    };
+    // The first one is killed once its advice is in force, the others at any instant: while they start, look, advise.
+    let first = advise();
+    hear("is advised");
+    kill(first);
+    for round in 0..kills() {
+        let controller = advise();
+        std::thread::sleep(any_instant(round, Duration::from_millis(1_500)));
+        kill(controller);
+    }
+    let progress =
+        || Peer::find(program.id()).unwrap().expect("it shares a page").read().expect("it lives").progress;
+    let before = progress();
+    assert!(eventually(|| progress() > before), "it stands still");
+    drop(program.stdin.take());
+    hear("each piece was done once");
+    assert!(program.wait().unwrap().success());
 }
