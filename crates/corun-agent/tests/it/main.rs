@@ -7,5 +7,6 @@ mod otlp;
 mod past;
 mod protobuf;
 mod ring;
+mod series;
 mod slurm;
 mod text;
