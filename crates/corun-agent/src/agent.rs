@@ -8,8 +8,8 @@ use crate::metrics::{Exports, Own};
 use crate::otlp::target::{resource, Target};
 use crate::otlp::{self, Exporter, Work};
 use crate::privileges;
-use crate::recorder::Recorder;
-use crate::ring::{oldest_ns, RingError, Run};
+use crate::recorder::{run_of, Recorder};
+use crate::ring::{oldest_ns, RingError};
 use crate::totals::Totals;
 use corun_linux::clock::{now_ns, now_unix_ns, process_cpu_ns};
 use corun_linux::limits::{explained, start_thread};
@@ -240,13 +240,7 @@ fn wanted(source: Source) -> Option<watcher::Source> {
 
 fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Recorder>, RingError> {
     let Some(ring) = &config.ring else { return Ok(None) };
-    let run = Run {
-        corun: env!("CARGO_PKG_VERSION").into(),
-        source: watch.source().name().into(),
-        machine: corun_report::describe(watch.machine()),
-        cpus: watch.machine().cpu_count() as u64,
-        began_unix_ns: now_unix_ns(),
-    };
+    let run = run_of(watch.source(), watch.machine());
     Recorder::open(&ring.folder, ring.size, ring.interval, &run).map(Some)
 }
 

@@ -1,12 +1,32 @@
-//! What an agent puts into its ring: windows summed up over an interval, each bounded.
+//! What an agent puts into its ring: windows summed up over an interval, each bounded. A recording keeps windows likewise.
 
 use crate::ring::{encode, Entry, RingError, Run, Writer};
+use corun_linux::clock::now_unix_ns;
+use corun_linux::watcher::Source;
 use corun_model::recording::{bound, Most};
-use corun_model::Observation;
+use corun_model::{Machine, Observation};
+use std::ops::Range;
 use std::path::Path;
 
 /// How much of an interval is kept one by one.
 const MOST: Most = Most { tenants: 2_000, tasks: 4_096, culprits: 64 };
+
+/// A run that begins now.
+pub fn run_of(source: Source, machine: &Machine) -> Run {
+    Run {
+        corun: env!("CARGO_PKG_VERSION").into(),
+        source: source.name().into(),
+        machine: corun_report::describe(machine),
+        cpus: machine.cpu_count() as u64,
+        began_unix_ns: now_unix_ns(),
+    }
+}
+
+/// A window of this time of day in the bytes of an entry, bounded.
+pub fn kept(mut seen: Observation, unix_ns: Range<u64>) -> Vec<u8> {
+    bound(&mut seen, &MOST);
+    encode(&Entry::Window { unix_ns, seen: Box::new(seen) })
+}
 
 /// Puts windows into a ring.
 pub struct Recorder {
@@ -48,12 +68,11 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::push`].
     pub fn flush(&mut self, now_unix_ns: u64) -> Result<(), RingError> {
-        let Some(mut seen) = self.sum.take() else { return Ok(()) };
-        bound(&mut seen, &MOST);
+        let Some(seen) = self.sum.take() else { return Ok(()) };
         // A machine whose clock was never set has this window all the same: 0 means that there is none.
         let now_unix_ns = now_unix_ns.max(1);
         let unix_ns = now_unix_ns.saturating_sub(seen.window_ns())..now_unix_ns;
-        let written = self.writer.append(&encode(&Entry::Window { unix_ns, seen: Box::new(seen) }));
+        let written = self.writer.append(&kept(seen, unix_ns));
         match written {
             Ok(()) => self.written += 1,
             Err(_) => self.lost += 1,

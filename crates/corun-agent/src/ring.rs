@@ -6,7 +6,7 @@
 //! length and a checksum, and is on the disk before the next one is made. Who is killed loses the entry that was being written.
 //!
 //! A reader (`reader.rs`) takes no lock: it reads beside a writer. Whatever it cannot read it says, with file and byte, and
-//! goes on with the next segment.
+//! goes on with the next segment. It also reads the entries of a recording (`corun record`).
 
 mod entry;
 mod oldest;
@@ -22,6 +22,7 @@ pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;
 pub use writer::{Writer, LEAST_BYTES};
 
+use corun_model::run_log::file::Refused;
 use corun_report::places::{unlisted, unmade, unread, unwritten};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,17 @@ pub enum RingError {
     /// There is no segment in the folder.
     #[error("{} is no ring: it holds no segment; name the folder that `corun agent` writes to", .0.display())]
     NoRing(PathBuf),
+    /// A file that is no recording, or not a whole one.
+    #[error("{}: {what}", .path.display())]
+    NoRecording {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: Refused,
+    },
+    /// A recording that has only what a replay needs.
+    #[error("{}: this recording has no windows of everybody; record it again, with this corun", .0.display())]
+    NothingOfEverybody(PathBuf),
     /// Another corun wrote it.
     #[error("{} is of ring format {format}, this corun reads format {FORMAT}; read it with the corun that wrote it", .path.display())]
     OtherFormat {
@@ -80,7 +92,11 @@ impl RingError {
             ReadOnlyFilesystem,
         };
         match self {
-            RingError::InUse(_) | RingError::TooSmall(_) | RingError::NoRing(_) => true,
+            RingError::InUse(_)
+            | RingError::TooSmall(_)
+            | RingError::NoRing(_)
+            | RingError::NoRecording { .. }
+            | RingError::NothingOfEverybody(_) => true,
             RingError::Io { kind, .. } => matches!(
                 kind,
                 AlreadyExists

@@ -83,14 +83,46 @@ pub fn read<T>(
     Found { stretch, other_runs, damage }
 }
 
-/// A time of `length_ns` that ends with the last window before `first_ns`; `None`: there is none.
-pub fn before(reader: &Reader, first_ns: u64, length_ns: u64) -> Option<Range<u64>> {
-    let end_ns = reader.times().map(|time| time.end).filter(|end| *end <= first_ns).max()?;
-    Some(end_ns.saturating_sub(length_ns)..end_ns)
+/// How much is looked at together: a ring may have days, a recording four windows a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Windows.
+    pub windows: usize,
+    /// From the first to the last, in nanoseconds.
+    pub ns: u64,
 }
 
-/// A time of `length_ns` that begins with the first window after `last_ns`; `None`: there is none yet.
-pub fn after(reader: &Reader, last_ns: u64, length_ns: u64) -> Option<Range<u64>> {
-    let start_ns = reader.times().map(|time| time.start).filter(|start| *start >= last_ns).min()?;
-    Some(start_ns..start_ns.saturating_add(length_ns))
+/// Of a time, what its last windows take, or its first; `None`: it has none.
+pub fn part(reader: &Reader, wanted: &Range<u64>, from_its_end: bool, most: Most) -> Option<Range<u64>> {
+    let has_part = |time: &&Range<u64>| time.start < wanted.end && time.end > wanted.start;
+    let part = ends_of(reader.times().filter(has_part).collect(), from_its_end, most)?;
+    Some(part.start.max(wanted.start)..part.end.min(wanted.end))
+}
+
+/// What the last windows before `first_ns` take; `None`: there are none. A window is where most of it is: those of an agent that is late
+/// overlap a little.
+pub fn before(reader: &Reader, first_ns: u64, most: Most) -> Option<Range<u64>> {
+    let is_before = |time: &&Range<u64>| time.start.midpoint(time.end) < first_ns;
+    let part = ends_of(reader.times().filter(is_before).collect(), true, most)?;
+    Some(part.start..part.end.min(first_ns))
+}
+
+/// What the first windows after `last_ns` take; `None`: there are none yet.
+pub fn after(reader: &Reader, last_ns: u64, most: Most) -> Option<Range<u64>> {
+    let is_after = |time: &&Range<u64>| time.start.midpoint(time.end) >= last_ns;
+    let part = ends_of(reader.times().filter(is_after).collect(), false, most)?;
+    Some(part.start.max(last_ns)..part.end)
+}
+
+/// From the first to the last of these, as far as so much of their end or beginning is wanted.
+fn ends_of(mut times: Vec<&Range<u64>>, from_its_end: bool, most: Most) -> Option<Range<u64>> {
+    // A clock that was set back has some times twice.
+    times.sort_unstable_by_key(|time| time.start);
+    let left_out = times.len().saturating_sub(most.windows);
+    let kept = if from_its_end { &times[left_out..] } else { &times[..times.len() - left_out] };
+    let (start, end) = (kept.first()?.start, kept.iter().map(|time| time.end).max()?);
+    Some(match from_its_end {
+        true => start.max(end.saturating_sub(most.ns))..end,
+        false => start..end.min(start.saturating_add(most.ns)),
+    })
 }

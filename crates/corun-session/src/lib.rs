@@ -83,7 +83,7 @@ pub use noise::Noise;
 pub use predict::{Predict, PredictOptions};
 pub use process_meter::ProcessMeter;
 pub use profile::{Profile, ProfileOptions};
-pub use record::{Record, RecordOptions};
+pub use record::{Record, RecordOptions, RecordedWindow};
 pub use stop::Stop;
 pub use supervise::supervise_if_asked;
 pub use target::Target;

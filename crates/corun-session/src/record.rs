@@ -11,7 +11,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::run_log::file::{CoRunner, RunWindow, MOST_EVENTS};
-use corun_model::{Host, HostError, Observation, TenantId};
+use corun_model::{Host, HostError, Machine, Observation, TenantId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +23,15 @@ const WINDOW: Duration = Duration::from_millis(250);
 pub struct RecordOptions {
     /// End after this time, in nanoseconds; `None`: with the command, with the processes, or on request.
     pub length_ns: Option<u64>,
+}
+
+/// A window of a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedWindow {
+    /// What the target did and who else wanted CPUs: what a replay needs.
+    pub run: RunWindow,
+    /// What everybody did.
+    pub seen: Observation,
 }
 
 /// A target that is recorded: an iterator over its windows. Dropped, it leaves nothing in the kernel; a command goes on.
@@ -83,6 +92,16 @@ impl Record {
         &self.description
     }
 
+    /// How it sees.
+    pub fn source(&self) -> Source {
+        self.watcher.source()
+    }
+
+    /// The machine's shape.
+    pub fn machine(&self) -> &Machine {
+        self.watcher.machine()
+    }
+
     /// Why it ended; `None`: it goes on.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
@@ -93,7 +112,7 @@ impl Record {
         self.end.running
     }
 
-    fn window(&mut self) -> Result<RunWindow, HostError> {
+    fn window(&mut self) -> Result<RecordedWindow, HostError> {
         self.ended = self.end.wait(&mut self.watcher, WINDOW)?;
         let seen = self.watcher.observe()?;
         let log = self.watcher.take_run_log().unwrap_or_default();
@@ -102,15 +121,16 @@ impl Record {
         if self.ended.is_none() && self.events > MOST_EVENTS - MOST_EVENTS / 16 {
             self.ended = Some(Ended::TimeIsUp);
         }
-        Ok(RunWindow { log, co_runners: co_runners(&seen, self.subject) })
+        let run = RunWindow { log, co_runners: co_runners(&seen, self.subject) };
+        Ok(RecordedWindow { run, seen })
     }
 }
 
 impl Iterator for Record {
-    type Item = Result<RunWindow, Error>;
+    type Item = Result<RecordedWindow, Error>;
 
     /// The next window; `None` once the recording has ended.
-    fn next(&mut self) -> Option<Result<RunWindow, Error>> {
+    fn next(&mut self) -> Option<Result<RecordedWindow, Error>> {
         next_window(self, |session| &mut session.ended, Record::window)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Most snapshots that are kept.
-const MOST: usize = 600;
+pub const MOST: usize = 600;
 /// Most room that they take, in bytes, more or less.
 const ROOM: usize = 48 << 20;
 

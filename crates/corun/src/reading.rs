@@ -1,5 +1,6 @@
 //! Files that people wrote, or corun for itself, read whole.
 
+use corun_model::run_log::file::MOST_BYTES;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
@@ -12,7 +13,7 @@ const RESULTS_OF_TOOL_MIB: u64 = 32;
 const RESULT_MIB: u64 = 256;
 
 /// No recording of a run is longer than this, in MiB.
-const RECORDING_MIB: u64 = 512;
+const RECORDING_MIB: u64 = MOST_BYTES >> 20;
 
 /// The text of a file that people wrote: what does not end is not read to its end.
 ///

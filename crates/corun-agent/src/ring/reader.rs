@@ -1,11 +1,17 @@
 //! Reading a ring, segment by segment, oldest first, up to any damage and on behind it.
+//!
+//! What `corun record` kept of everybody is read likewise: a recording has the same entries and is one segment. It was written at once,
+//! so that one that is damaged is refused whole.
 
 use super::entry::{decode, time_of, Entry, KeptWindow};
 use super::segment::{scan, Fault, Scan};
 use super::wire::Run;
 use super::{segment_name, segments, RingError};
+use corun_model::run_log::file::{is_recording, places_of_seen, Refused, MOST_BYTES};
 use corun_report::places::unread;
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +34,8 @@ pub enum What {
     Bytes(Fault),
     /// An entry is as it was written, but says what no machine can have seen.
     Entry(String),
+    /// It is a recording, which cannot be read.
+    Recording(Refused),
     /// The file could not be read.
     File(String),
     /// The segment is not there, though an older and a newer one are.
@@ -55,13 +63,14 @@ impl std::fmt::Display for Damage {
                 write!(f, "{path} was cut to {at} bytes; what it had behind them is lost")
             }
             What::Entry(why) => write!(f, "{path} has an entry at byte {at} that cannot be: {why}"),
+            What::Recording(refused) => write!(f, "{path}: {refused}"),
             What::File(why) => write!(f, "cannot read {path}: {why}"),
             What::Missing => write!(f, "{path} is missing, so what it held is lost"),
         }
     }
 }
 
-/// Reads a ring, as it was when it was opened. It takes no lock: an agent may write to it meanwhile.
+/// Reads a ring, or a recording, as it was when it was opened. It takes no lock: an agent may write to it meanwhile.
 pub struct Reader {
     folder: PathBuf,
     segments: Vec<Segment>,
@@ -82,13 +91,46 @@ impl Segment {
         let mut segment = Segment { number, path, times: Vec::new(), damage: None };
         match std::fs::read(&segment.path) {
             Ok(bytes) => {
-                let Scan { frames, fault, .. } = scan(&bytes);
-                segment.times = frames.into_iter().filter_map(|place| time_of(&bytes[place])).collect();
-                segment.damage = fault.map(|(fault, at)| segment.damaged(at, What::Bytes(fault)));
+                let (places, damage) = segment.payloads(&bytes);
+                segment.times = places.into_iter().filter_map(|place| time_of(&bytes[place])).collect();
+                segment.damage = damage;
             }
             Err(e) => segment.damage = Some(segment.damaged(0, What::File(unread(&segment.path, &e)))),
         }
         segment
+    }
+
+    /// A file that is to be a recording.
+    fn of_recording(path: &Path) -> Result<Segment, RingError> {
+        let refused = |what| RingError::NoRecording { path: path.to_owned(), what };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(RingError::reading(path))?;
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(RingError::reading(path))?;
+        if !is_recording(&bytes) {
+            return Err(refused(Refused::Other));
+        }
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(refused(Refused::Damaged("it is longer than any recording")));
+        }
+        let places = places_of_seen(&bytes).map_err(refused)?;
+        let times: Vec<Range<u64>> = places.into_iter().filter_map(|place| time_of(&bytes[place])).collect();
+        match times.is_empty() {
+            true => Err(RingError::NothingOfEverybody(path.to_owned())),
+            false => Ok(Segment { number: 0, path: path.to_owned(), times, damage: None }),
+        }
+    }
+
+    /// Where in its bytes its payloads are, and what cannot be read.
+    fn payloads(&self, bytes: &[u8]) -> (Vec<Range<usize>>, Option<Damage>) {
+        if is_recording(bytes) {
+            return match places_of_seen(bytes) {
+                Ok(places) => (places, None),
+                // It was whole when it was opened.
+                Err(refused) => (Vec::new(), Some(self.damaged(0, What::Recording(refused)))),
+            };
+        }
+        let Scan { frames, fault, .. } = scan(bytes);
+        (frames, fault.map(|(fault, at)| self.damaged(at, What::Bytes(fault))))
     }
 
     fn damaged(&self, at: u64, what: What) -> Damage {
@@ -105,11 +147,19 @@ fn overlap(time: &Range<u64>, wanted: &Range<u64>) -> bool {
 }
 
 impl Reader {
-    /// Opens the ring in a folder, and looks through all of it, once.
+    /// Opens the ring in a folder, or the recording that a file is, and looks through all of it, once.
     ///
     /// # Errors
-    /// [`RingError`]: the folder cannot be read or holds no segment, or another corun wrote the newest one.
-    pub fn open(folder: &Path) -> Result<Reader, RingError> {
+    /// [`RingError`]: the folder cannot be read or holds no segment, or another corun wrote the newest one; the file is no recording, or
+    /// not a whole one.
+    pub fn open(place: &Path) -> Result<Reader, RingError> {
+        if place.is_file() {
+            return Ok(Reader { folder: place.to_owned(), segments: vec![Segment::of_recording(place)?] });
+        }
+        Reader::open_ring(place)
+    }
+
+    fn open_ring(folder: &Path) -> Result<Reader, RingError> {
         let segments: Vec<Segment> = segments(folder)?.into_iter().map(Segment::of).collect();
         let newest = segments.last().ok_or_else(|| RingError::NoRing(folder.to_owned()))?;
         match newest.damage {
@@ -172,8 +222,8 @@ impl Windows<'_> {
                 return true;
             }
         };
-        let Scan { frames, fault, .. } = scan(&bytes);
-        for place in frames {
+        let (places, damage) = segment.payloads(&bytes);
+        for place in places {
             let at = place.start as u64;
             let payload = &bytes[place];
             if !time_of(payload).is_none_or(|time| overlap(&time, &self.wanted)) {
@@ -188,7 +238,7 @@ impl Windows<'_> {
                 Err(why) => self.loaded.push_back(Err(segment.damaged(at, What::Entry(why)))),
             }
         }
-        self.loaded.extend(fault.map(|(fault, at)| Err(segment.damaged(at, What::Bytes(fault)))));
+        self.loaded.extend(damage.map(Err));
         true
     }
 }

@@ -4,6 +4,7 @@ use crate::made::{renumber, window, window_of, WINDOW_NS};
 use corun_agent::past::{self, NoPast};
 use corun_agent::recorder::Recorder;
 use corun_agent::ring::{Reader, Run};
+use corun_agent::stretch::{self, Which};
 use corun_model::culprit::Share;
 use corun_model::recording::{bound, Most};
 use corun_model::{Culprits, Observation, TenantId, TenantKind};
@@ -149,4 +150,36 @@ fn a_window_of_any_size_is_bounded_and_its_sums_are_whole() {
     let mut same = small.clone();
     bound(&mut same, &most);
     assert_eq!(same, small, "what fits is left as it is");
+}
+
+#[test]
+fn what_precedes_and_follows_a_window_has_its_neighbours_however_late_the_agent_was_each_time() {
+    const WINDOWS: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Recorder::open(folder.path(), 1 << 20, WINDOW_NS, &Run::default()).unwrap();
+    for n in 0..WINDOWS {
+        let seen = window(n, 2);
+        // So windows overlap, or have a gap between them.
+        kept.push(&seen, EPOCH_NS + seen.end_ns + 1_000 * (n * n % 7)).unwrap();
+    }
+    let reader = Reader::open(folder.path()).unwrap();
+    let of = |time| {
+        let number = |_, _, seen: Observation| seen.start_ns / WINDOW_NS;
+        stretch::read(&reader, time, Which::Last, number).stretch.unwrap()
+    };
+    let all = of(0..u64::MAX);
+    assert!(all.times.windows(2).any(|t| t[0].end > t[1].start), "none overlap: {:?}", all.times);
+    let most = stretch::Most { windows: 100, ns: u64::MAX };
+    let few = stretch::Most { windows: 3, ..most };
+    for (n, time) in (0..WINDOWS).zip(&all.times) {
+        let before = stretch::before(&reader, time.start, most).map(|time| of(time).windows);
+        assert_eq!(before.unwrap_or_default(), (0..n).collect::<Vec<_>>());
+        let after = stretch::after(&reader, time.end, most).map(|time| of(time).windows);
+        assert_eq!(after.unwrap_or_default(), (n + 1..WINDOWS).collect::<Vec<_>>());
+        let last = stretch::before(&reader, time.start, few).map(|time| of(time).windows);
+        assert!(last.unwrap_or_default().ends_with(&(n.saturating_sub(3)..n).collect::<Vec<_>>()));
+        let first = stretch::after(&reader, time.end, few).map(|time| of(time).windows);
+        let expected: Vec<u64> = (n + 1..WINDOWS).take(3).collect();
+        assert!(first.unwrap_or_default().starts_with(&expected));
+    }
 }

@@ -1,33 +1,45 @@
-//! A recorded run as a file: `corun.run-log/2`.
+//! A recorded run as a file: `corun.run-log/3`.
 //!
 //! ```text
 //! 8 bytes   "corunlog"
-//! u32       version, 2
+//! u32       version, 3
 //! text      the command
 //! u64       sum of all before
-//!           then windows, one after the other:
+//!           then parts of two kinds, one after the other; a window of the run:
 //! u8        1
 //! u128      the CPUs that were switched on at its end, one bit each
 //! u64 × 3   start, end, events lost
 //! u32       number of co-runners, each: text (name), u32 (tasks), u64 × 2 (ran, waited)
 //! u32       number of events, each of 32 bytes: time, who, a, b (see `RawEvent`)
-//! u64       sum of the window
+//! u64       sum of the part
+//!           and what was seen of everybody:
+//! u8        2
+//! u32       number of bytes, which are as an agent keeps them in its ring
+//! u64       sum of the part
 //!           and then:
 //! u8        0
 //! ```
 //!
 //! Numbers are little-endian, a text is its length (u32) and UTF-8, a sum is FNV-1a. So a recorder writes window by window and keeps
-//! none, and a reader notices what is damaged, is missing at the end, or is of another version.
+//! none, and a reader notices what is damaged, is missing at the end, or is of another version. Version 2 is read as well: it has
+//! nothing of everybody.
 
 use super::{CpuMask, Event, RawEvent, RunLog, What, EVENT_BYTES};
+use std::ops::Range;
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"corunlog";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+const OLDEST_VERSION: u32 = 2;
 const WINDOW: u8 = 1;
+const SEEN: u8 = 2;
 const END: u8 = 0;
-/// Events of a file at most, which makes it 256 MiB: a recorder ends there.
+/// Events of a file at most, which take 256 MiB: a recorder ends there.
 pub const MOST_EVENTS: u64 = 8 << 20;
+/// What was seen of everybody takes no more of a file, in bytes.
+pub const MOST_SEEN_BYTES: u64 = 192 << 20;
+/// No file is longer, in bytes: what else is in it is names and sums.
+pub const MOST_BYTES: u64 = 512 << 20;
 /// A run is no longer than this, 24 hours, and no quota is.
 const MOST_NS: u64 = 86_400_000_000_000;
 /// The kernel's shortest quota and period.
@@ -132,6 +144,14 @@ pub fn window(window: &RunWindow) -> Vec<u8> {
     sealed(out)
 }
 
+/// What was seen of everybody, in the bytes of an agent's ring.
+pub fn seen(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + bytes.len());
+    out.push(SEEN);
+    put_bytes(&mut out, bytes);
+    sealed(out)
+}
+
 /// What a file ends with.
 pub fn end() -> Vec<u8> {
     vec![END]
@@ -148,50 +168,105 @@ pub fn write(file: &RunFile) -> Vec<u8> {
 /// # Errors
 /// [`Refused`], as one sentence.
 pub fn read(bytes: &[u8]) -> Result<RunFile, Refused> {
-    if !bytes.starts_with(MAGIC) {
-        return Err(Refused::Other);
-    }
-    let mut reader = Reader { rest: &bytes[MAGIC.len()..], part: bytes };
-    let version = reader.u32()?;
-    if version != VERSION {
-        return Err(Refused::Version(version));
-    }
-    let command = reader.text()?;
-    reader.seal()?;
-    let mut file = RunFile { command, windows: Vec::new() };
-    let mut events = 0;
-    loop {
-        match reader.take(1)?[0] {
-            WINDOW => {}
-            END => break,
-            _ => return Err(Refused::Damaged("it has a part of an unknown kind")),
+    let mut parts = Parts::of(bytes)?;
+    let mut file = RunFile { command: std::mem::take(&mut parts.command), windows: Vec::new() };
+    while let Some(part) = parts.next_part()? {
+        match part {
+            Part::Window(window) => file.windows.push(window),
+            Part::Seen(_) => {}
         }
-        let window = reader.window()?;
-        reader.seal()?;
-        check(&window.log, &file)?;
-        events += window.log.events.len() as u64;
-        if events > MOST_EVENTS {
-            return Err(Refused::Damaged("it has more events than any recording"));
-        }
-        file.windows.push(window);
-    }
-    if !reader.rest.is_empty() {
-        return Err(Refused::Damaged("it has more than windows"));
-    }
-    if file.windows.is_empty() {
-        return Err(Refused::Damaged("it has no window"));
     }
     Ok(file)
 }
 
-/// Whether this can be the next window of a file.
-fn check(log: &RunLog, before: &RunFile) -> Result<(), Refused> {
+/// Whether a file begins as recordings do.
+pub fn is_recording(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// Where in a file is what [`seen`] was given, in its order. The rest of the file is held to be right as well.
+///
+/// # Errors
+/// [`Refused`], as one sentence.
+pub fn places_of_seen(bytes: &[u8]) -> Result<Vec<Range<usize>>, Refused> {
+    let mut parts = Parts::of(bytes)?;
+    let mut places = Vec::new();
+    while let Some(part) = parts.next_part()? {
+        match part {
+            Part::Window(_) => {}
+            Part::Seen(place) => places.push(place),
+        }
+    }
+    Ok(places)
+}
+
+enum Part {
+    Window(RunWindow),
+    /// Where its bytes are in the file.
+    Seen(Range<usize>),
+}
+
+/// The parts of a file, each checked as it is read.
+struct Parts<'a> {
+    command: String,
+    reader: Reader<'a>,
+    bytes: usize,
+    /// When the first window began and the last one so far ended.
+    time: Option<Range<u64>>,
+    events: u64,
+}
+
+impl<'a> Parts<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Parts<'a>, Refused> {
+        if !is_recording(bytes) {
+            return Err(Refused::Other);
+        }
+        let mut reader = Reader { rest: &bytes[MAGIC.len()..], part: bytes };
+        let version = reader.u32()?;
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
+            return Err(Refused::Version(version));
+        }
+        let command = reader.text()?;
+        reader.seal()?;
+        Ok(Parts { command, reader, bytes: bytes.len(), time: None, events: 0 })
+    }
+
+    /// The next one; `None`: that was all.
+    fn next_part(&mut self) -> Result<Option<Part>, Refused> {
+        let part = match self.reader.take(1)?[0] {
+            WINDOW => Part::Window(self.reader.window()?),
+            SEEN => {
+                let length = self.reader.bytes()?.len();
+                let end = self.bytes - self.reader.rest.len();
+                Part::Seen(end - length..end)
+            }
+            END if !self.reader.rest.is_empty() => {
+                return Err(Refused::Damaged("it has more than windows"));
+            }
+            END if self.time.is_none() => return Err(Refused::Damaged("it has no window")),
+            END => return Ok(None),
+            _ => return Err(Refused::Damaged("it has a part of an unknown kind")),
+        };
+        self.reader.seal()?;
+        if let Part::Window(window) = &part {
+            self.time = Some(check(&window.log, self.time.clone())?);
+            self.events += window.log.events.len() as u64;
+            if self.events > MOST_EVENTS {
+                return Err(Refused::Damaged("it has more events than any recording"));
+            }
+        }
+        Ok(Some(part))
+    }
+}
+
+/// Whether this can be the next window of a file whose windows so far are of this time; the time with it.
+fn check(log: &RunLog, before: Option<Range<u64>>) -> Result<Range<u64>, Refused> {
     let refuse = |why| Err(Refused::Damaged(why));
-    let start_ns = before.windows.first().map_or(log.start_ns, |w| w.log.start_ns);
+    let start_ns = before.as_ref().map_or(log.start_ns, |time| time.start);
     if log.end_ns < log.start_ns || log.end_ns - start_ns > MOST_NS || log.end_ns > u64::MAX / 4 {
         return refuse("it ends before it begins, or lasts for longer than 24 hours");
     }
-    if before.windows.last().is_some_and(|last| last.log.end_ns != log.start_ns) {
+    if before.is_some_and(|time| time.end != log.start_ns) {
         return refuse("a window is missing");
     }
     if !log.events.is_sorted_by_key(|e| e.t_ns) {
@@ -210,13 +285,17 @@ fn check(log: &RunLog, before: &RunFile) -> Result<(), Refused> {
     };
     match log.events.iter().any(is_no_budget) {
         true => refuse("it has a CPU budget that no kernel gives"),
-        false => Ok(()),
+        false => Ok(start_ns..log.end_ns),
     }
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u32).to_le_bytes());
-    out.extend(text.as_bytes());
+    put_bytes(out, text.as_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bytes);
 }
 
 fn sealed(mut part: Vec<u8>) -> Vec<u8> {
@@ -250,9 +329,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }
 
-    fn text(&mut self) -> Result<String, Refused> {
+    fn bytes(&mut self) -> Result<&'a [u8], Refused> {
         let length = self.u32()?;
-        let text = std::str::from_utf8(self.take(length as usize)?);
+        self.take(length as usize)
+    }
+
+    fn text(&mut self) -> Result<String, Refused> {
+        let text = std::str::from_utf8(self.bytes()?);
         text.map(str::to_owned).map_err(|_| Refused::Damaged("it has a text that is not UTF-8"))
     }
 
@@ -372,26 +455,47 @@ mod tests {
         })
     }
 
+    /// As a recorder writes it: after each window of the run what was seen of everybody.
+    fn recorded(file: &RunFile, all: &[Vec<u8>]) -> Vec<u8> {
+        let everybody = all.iter().map(|bytes| seen(bytes)).chain(std::iter::repeat(Vec::new()));
+        let parts = file.windows.iter().map(window).zip(everybody).flat_map(|(w, s)| [w, s]);
+        std::iter::once(header(&file.command)).chain(parts).chain([end()]).flatten().collect()
+    }
+
+    fn everybody() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..4)
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(file in file()) {
+        fn what_is_written_is_read_again(file in file(), all in everybody()) {
+            let whole = recorded(&file, &all);
+            let all = &all[..all.len().min(file.windows.len())];
+            let places = places_of_seen(&whole).unwrap();
+            prop_assert!(places.into_iter().map(|place| &whole[place]).eq(all));
+            prop_assert_eq!(read(&whole), Ok(file.clone()));
             prop_assert_eq!(read(&write(&file)), Ok(file));
         }
 
         #[test]
-        fn one_byte_that_is_another_or_missing_is_noticed(file in file(), at in any::<prop::sample::Index>(), by in 1..=255u8) {
-            let whole = write(&file);
+        fn one_byte_that_is_another_or_missing_is_noticed(
+            file in file(), all in everybody(), at in any::<prop::sample::Index>(), by in 1..=255u8
+        ) {
+            let whole = recorded(&file, &all);
             let at = at.index(whole.len());
             let mut changed = whole.clone();
             changed[at] ^= by;
-            prop_assert!(read(&changed).is_err());
-            prop_assert!(read(&whole[..at]).is_err());
+            for bytes in [&changed[..], &whole[..at]] {
+                prop_assert!(read(bytes).is_err());
+                prop_assert_eq!(places_of_seen(bytes).err(), read(bytes).err());
+            }
         }
 
         #[test]
         fn nothing_that_is_read_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), is_ours in any::<bool>()) {
             let start = if is_ours { header("x") } else { Vec::new() };
-            let _ = read(&[start, bytes].concat());
+            let bytes = [start, bytes].concat();
+            prop_assert_eq!(places_of_seen(&bytes).err(), read(&bytes).err());
         }
     }
 
@@ -413,8 +517,13 @@ mod tests {
         older[8] = 1;
         assert_eq!(
             say(&older),
-            "this recording is of version 1, and this corun reads version 2; record it again"
+            "this recording is of version 1, and this corun reads version 3; record it again"
         );
+        let mut before = header("x");
+        before.truncate(before.len() - 8);
+        before[8] = 2;
+        let before = [sealed(before), window(&RunWindow { log: log(5, 9), ..RunWindow::default() }), end()];
+        assert_eq!(read(&before.concat()).unwrap().length_ns(), 4, "of the version before");
         assert!(say(&whole[..whole.len() - 1]).contains("ends early"));
         assert!(say(&[&whole[..], b"x"].concat()).contains("more than windows"));
         assert!(say(&write(&file(&[]))).contains("no window"));

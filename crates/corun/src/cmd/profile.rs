@@ -56,7 +56,8 @@ pub struct Args {
     /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
-    /// Report on a past time from the ring of an agent (`corun agent --ring RING`), instead of watching
+    /// Report on a past time from the ring of an agent (`corun agent --ring RING`) or from a recording (`corun record`),
+    /// instead of watching
     #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "worst", "counters", "source", "max_tasks"])]
     from: Option<PathBuf>,
     /// With --from: when the report begins, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as

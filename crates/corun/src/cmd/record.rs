@@ -1,10 +1,13 @@
-//! `corun record`: keep what a program does, event by event, for `corun sim --from`.
+//! `corun record`: keep what a program does, event by event, for `corun sim --from`; and what everybody does, for `corun top`.
 
 use crate::lines;
 use crate::target::{usage, TargetFlags, RECORDED};
 use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
 use crate::values::length_ns;
 use anyhow::Context;
+use corun_agent::recorder::{kept, run_of};
+use corun_agent::ring::{encode, Entry};
+use corun_linux::clock::unix_ahead_ns;
 use corun_linux::launch;
 use corun_model::duration::human_ns;
 use corun_model::run_log::file;
@@ -21,9 +24,10 @@ Examples:
   corun record -o web.rec -p 1234 --for 10s        a process, with its threads and children
   corun sim --from corun.rec                       what it would have taken alone
   corun sim --from corun.rec --policy auto         and next to the same co-runners under a policy
+  corun top corun.rec                              step through it: who kept whom from a CPU
 
 A recording holds who ran when, who woke whom and until when tasks slept: 32 bytes an event, two events a switch. \
-It needs eBPF. Of co-runners it keeps only sums: how much CPU time they wanted.
+It needs eBPF. Of others it keeps only sums, four times a second.
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the summary goes to standard error: standard output is CMD's.";
@@ -53,6 +57,8 @@ struct Sums {
     bytes: u64,
     start_ns: Option<u64>,
     end_ns: u64,
+    /// How much of its end is there for a replay only.
+    unseen_ns: u64,
 }
 
 /// Runs the verb.
@@ -74,6 +80,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             out.write_all(&part)
         };
         write(file::header(record.description()))?;
+        let run = Entry::Run(run_of(record.source(), record.machine()));
+        write(file::seen(&encode(&run)))?;
+        let mut seen_bytes = 0;
+        // Windows follow each other, also where somebody sets the clock meanwhile.
+        let ahead_ns = unix_ahead_ns();
+        let unix_ns = |ns: u64| ns.saturating_add_signed(ahead_ns);
         for window in record.by_ref() {
             let window = match window {
                 Ok(window) => window,
@@ -82,11 +94,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     break;
                 }
             };
-            write(file::window(&window))?;
-            sums.events += window.log.events.len() as u64;
-            sums.lost += window.log.lost;
-            let start_ns = *sums.start_ns.get_or_insert(window.log.start_ns);
-            sums.end_ns = window.log.end_ns;
+            write(file::window(&window.run))?;
+            let log = &window.run.log;
+            sums.events += log.events.len() as u64;
+            sums.lost += log.lost;
+            let start_ns = *sums.start_ns.get_or_insert(log.start_ns);
+            sums.end_ns = log.end_ns;
+            let time = unix_ns(window.seen.start_ns)..unix_ns(window.seen.end_ns);
+            let seen = file::seen(&kept(window.seen, time));
+            seen_bytes += seen.len() as u64;
+            match seen_bytes <= file::MOST_SEEN_BYTES {
+                true => write(seen)?,
+                false => sums.unseen_ns += log.end_ns - log.start_ns,
+            }
             progress.elapsed(sums.end_ns.saturating_sub(start_ns));
         }
         write(file::end())
@@ -119,8 +139,15 @@ impl Sums {
             0 => String::new(),
             n => format!("{n} events found no room: the run can be replayed up to the first of them\n"),
         };
+        let unseen = match self.unseen_ns {
+            0 => String::new(),
+            ns => format!(
+                "its last {} are there for a replay, not for `corun top`: no more fits\n",
+                human_ns(ns)
+            ),
+        };
         let (events, length, bytes) = (self.events, human_ns(length_ns), self.bytes);
         let file = file.display();
-        format!("recorded {events} events in {length}\n{lost}wrote {file} ({bytes} bytes)\n")
+        format!("recorded {events} events in {length}\n{lost}{unseen}wrote {file} ({bytes} bytes)\n")
     }
 }

@@ -34,6 +34,7 @@ Examples:
   corun top --every 5s               longer windows
   corun top /var/lib/corun/ring      what an agent saw: the newest hour of its ring
   corun top /var/lib/corun/ring --at 03:10 --for 10m
+  corun top corun.rec                what `corun record` saw, from its end back
   corun top --print-keys > ~/.config/corun/top.toml
                                      a file of keys to change; corun reads it from then on
 
@@ -43,15 +44,15 @@ Exit status: 0 when you quit, 128 and its number when a signal ends it, 2 is bad
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The ring of a `corun agent` to look at instead of this machine: its folder
-    #[arg(value_name = "RING")]
-    ring: Option<PathBuf>,
-    /// With RING: when to begin, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as
+    /// What to look at instead of this machine: a recording of `corun record`, or the folder of a `corun agent`'s ring
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// With FILE: when to begin, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as
     /// --for says]
-    #[arg(long, value_name = "TIME", requires = "ring")]
+    #[arg(long, value_name = "TIME", requires = "file")]
     at: Option<String>,
-    /// With RING: for how long [default: from --at until the end; without --at the newest hour]
-    #[arg(long = "for", value_name = "TIME", value_parser = length_ns, requires = "ring")]
+    /// With FILE: for how long [default: from --at until the end; without --at the newest hour]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns, requires = "file")]
     length_ns: Option<u64>,
     /// How long a window is, from 100ms to 1h
     #[arg(long, value_name = "TIME", value_parser = length_ns, default_value = "1s")]
@@ -101,9 +102,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut past = None;
     let mut beginning = (Vec::new(), None);
-    let (began, live) = match &args.ring {
-        Some(folder) => {
-            let (opened, snapshots, said) = past::open(folder, args.at.as_deref(), args.length_ns)?;
+    let (began, live) = match &args.file {
+        Some(file) => {
+            let (opened, snapshots, said) = past::open(file, args.at.as_deref(), args.length_ns)?;
             beginning = (snapshots, said);
             (past.insert(opened).began.clone(), None)
         }

@@ -170,4 +170,22 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
     let names: Vec<&str> =
         recorded["co_runners"].as_array().unwrap().iter().filter_map(|c| c["name"].as_str()).collect();
     assert!(names.contains(&"record-hog"), "{names:?}");
+
+    // Who took the rest of the time is there to be looked at.
+    let out = corun(folder.path(), &["profile", "--from", "it.rec", "--json", "-"]);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let seen: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let of_hog = |c: &&Value| c["tenant"]["name"] == "record-hog";
+    let took_of = |victim: &Value| -> f64 {
+        victim["culprits"].as_array().into_iter().flatten().filter(of_hog).map(|c| s(&c["steal_ns"])).sum()
+    };
+    let hog_took_s = seen["tenants"].as_array().unwrap().iter().map(took_of).fold(0.0, f64::max);
+    let lost_s = took_s - replayed_s;
+    println!("the loop took {hog_took_s:.2} s of {lost_s:.2} s");
+    // On a machine where others work, too, they may have taken most of it.
+    assert!(hog_took_s > 0.1 * lost_s && hog_took_s < took_s, "{hog_took_s} s of {lost_s} s");
+    let out = corun(folder.path(), &["top", "--once", "it.rec"]);
+    let frame = said(&out);
+    assert_eq!(out.status.code(), Some(0), "{frame}");
+    assert!(frame.starts_with("corun top: it.rec") && frame.contains("  TENANT "), "{frame}");
 }

@@ -4,13 +4,18 @@ use assert_cmd::cargo::CommandCargoExt;
 use corun_agent::ring::{encode, Entry, Run, Writer};
 use corun_model::culprit::Share;
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
-use corun_model::{Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
+use corun_model::run_log::file::{self, RunWindow};
+use corun_model::run_log::RunLog;
+use corun_model::{
+    Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind, Unavailable, What, Why,
+};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn corun(args: &[&str]) -> Command {
@@ -116,20 +121,35 @@ fn window(n: u64) -> Observation {
     }
 }
 
-fn ring(folder: &Path) {
-    let run = Run {
+fn begun() -> Vec<u8> {
+    encode(&Entry::Run(Run {
         corun: "0".into(),
         source: "ebpf".into(),
         machine: "two CPUs".into(),
         cpus: 2,
         began_unix_ns: 1,
+    }))
+}
+
+fn seen(n: u64) -> Vec<u8> {
+    let begin_ns = 1_700_000_000_000_000_000 + n * 1_000_000_000;
+    encode(&Entry::Window { unix_ns: begin_ns..begin_ns + 1_000_000_000, seen: Box::new(window(n)) })
+}
+
+fn ring(folder: &Path) {
+    let mut writer = Writer::open(folder, 1 << 20, begun()).unwrap();
+    (0..5).for_each(|n| writer.append(&seen(n)).unwrap());
+}
+
+/// A recording in which the same was seen.
+fn recording() -> Vec<u8> {
+    let run = |n: u64| {
+        let log = RunLog { start_ns: n, end_ns: n + 1, ..RunLog::default() };
+        file::window(&RunWindow { log, ..RunWindow::default() })
     };
-    let mut writer = Writer::open(folder, 1 << 20, encode(&Entry::Run(run))).unwrap();
-    for n in 0..5 {
-        let begin_ns = 1_700_000_000_000_000_000 + n * 1_000_000_000;
-        let entry = Entry::Window { unix_ns: begin_ns..begin_ns + 1_000_000_000, seen: Box::new(window(n)) };
-        writer.append(&encode(&entry)).unwrap();
-    }
+    let windows = (0..5).flat_map(|n| [run(n), file::seen(&seen(n))]);
+    let whole = [file::header("web"), file::seen(&begun())].into_iter().chain(windows).chain([file::end()]);
+    whole.flatten().collect()
 }
 
 #[test]
@@ -143,6 +163,32 @@ fn the_ring_of_an_agent_is_shown_as_the_machine_was() {
     let sentence = "web suffers most: it waited 300 ms for others in 1.00 s, 38 % of the time it wanted a CPU; hog took 300 ms of it.";
     assert!(words.join(" ").contains(sentence), "{frame}");
     assert!(frame.contains("(5 of 5)"), "{frame}");
+}
+
+#[test]
+fn the_ring_of_an_agent_without_ebpf_says_what_it_cannot_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run { source: "schedstat".into(), machine: "two CPUs".into(), cpus: 2, ..Run::default() };
+    let mut seen = window(0);
+    seen.unavailable = vec![Unavailable::new(What::Culprits, Why::SchedstatNamesNobody)];
+    let nameless = |account: &mut Account| account.culprits = Culprits::unknown(account.culprits.total_ns());
+    seen.by_tenant.iter_mut().for_each(|t| nameless(&mut t.account));
+    seen.tasks.iter_mut().for_each(|t| nameless(Arc::make_mut(&mut t.account)));
+    let unix_ns = 1_700_000_000_000_000_000..1_700_000_001_000_000_000;
+    let mut writer = Writer::open(folder.path(), 1 << 20, encode(&Entry::Run(run))).unwrap();
+    writer.append(&encode(&Entry::Window { unix_ns, seen: Box::new(seen) })).unwrap();
+    let output = corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let frame = text(&output.stdout);
+    let words = frame.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "web waits most: it waited 300 ms for a CPU in 1.00 s, 38 % of the time it wanted a CPU; who held the CPU is not known.",
+        "The agent saw without eBPF, so who held the CPUs is not known.",
+        "web 1 500 ms 300 ms ? 38% ? not known",
+    ] {
+        assert!(words.contains(said), "{said}: {frame}");
+    }
+    assert!(!words.contains("hog took"), "{frame}");
 }
 
 #[test]
@@ -167,6 +213,63 @@ fn any_stretch_of_a_ring_is_shown_from_its_beginning_on() {
     is_refused(&none, "has nothing of that time; it has 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:25 UTC");
     is_refused(&refused(&[ring, "--at", "noon"]), "`noon` is no time");
     assert_eq!(refused(&["--at", "03:10"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_recording_is_shown_as_the_ring_of_an_agent_that_saw_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ring_of, recorded) = (folder.path().join("ring"), folder.path().join("it.rec"));
+    ring(&ring_of);
+    std::fs::write(&recorded, recording()).unwrap();
+    for more in [&[][..], &["--at", "2023-11-14T22:13:22", "--for", "2s"], &["--for", "3s"]] {
+        let [of_ring, of_recording] = [&ring_of, &recorded].map(|place| {
+            let output = corun(&[&["--once", place.to_str().unwrap()], more].concat())
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+            text(&output.stdout)
+        });
+        // The first line names what is looked at.
+        let frame = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(frame(&of_recording), frame(&of_ring));
+        let words = of_recording.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("hog took 300 ms of it."), "{of_recording}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_or_not_a_whole_one_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("it.rec");
+    let whole = recording();
+    let changed = |at: usize, to: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = to;
+        bytes
+    };
+    let no_windows = file::write(&file::RunFile {
+        windows: vec![RunWindow { log: RunLog { end_ns: 1, ..RunLog::default() }, ..RunWindow::default() }],
+        ..file::RunFile::default()
+    });
+    for (bytes, sentence) in [
+        (b"hello".to_vec(), "it.rec: this is no recording: it does not begin with `corunlog`; make one with"),
+        (Vec::new(), "it.rec: this is no recording"),
+        (
+            changed(8, 9),
+            "it.rec: this recording is of version 9, and this corun reads version 3; record it again",
+        ),
+        (changed(whole.len() / 2, whole[whole.len() / 2] ^ 1), "it.rec: this recording is damaged: "),
+        (
+            whole[..whole.len() - 1].to_vec(),
+            "it.rec: this recording is damaged: it ends early; record it again",
+        ),
+        (no_windows, "it.rec: this recording has no windows of everybody; record it again"),
+    ] {
+        std::fs::write(&path, &bytes).unwrap();
+        is_refused(&corun(&["--once", path.to_str().unwrap()]).output().unwrap(), sentence);
+    }
+    is_refused(&corun(&["--once", "/dev/zero"]).output().unwrap(), "/dev/zero");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `corun profile --from RING`: the same report of a time that has passed, from what an agent kept.
+//! `corun profile --from RING`: the same report of a time that has passed, from what an agent or a recording kept.
 
 use crate::target::TargetFlags;
 use crate::usage::Usage;
@@ -34,10 +34,10 @@ pub fn report(
     Ok(report_of(&past))
 }
 
-/// A ring that can be read.
+/// A ring or a recording that can be read.
 ///
 /// # Errors
-/// What is wrong with the folder that the user named: it is not there, it is no ring, or another corun's.
+/// What is wrong with what the user named: it is not there, it is neither of both, or another corun's.
 pub fn opened(ring: &Path) -> Result<Reader, Usage> {
     Reader::open(ring).map_err(|e| Usage(e.to_string()))
 }
@@ -97,7 +97,7 @@ pub fn why_not(no: &NoPast, reader: &Reader, ring: &Path, tenant: Option<&str>) 
         NoPast::NoWindow(damages) => {
             let span = reader.span().map(|span| format!("; it has {}", in_words(&span))).unwrap_or_default();
             let damage = damages.first().map(|d| format!("; {d}")).unwrap_or_default();
-            format!("the ring {} has nothing of that time{span}{damage}", ring.display())
+            format!("{} has nothing of that time{span}{damage}", ring.display())
         }
         NoPast::NoTenant(others) => {
             let there = match others.is_empty() {
