@@ -37,6 +37,11 @@ pub trait Policy {
         false
     }
 
+    /// How often it opens a window, in nanoseconds, where it does nothing until the first is due; `None`: it may act at every epoch.
+    fn windows_every_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// The tenant, by name or key, that it was told to serve; it must be there, and need not be one that it may touch.
     fn subject(&self) -> Option<&str> {
         None
@@ -67,4 +72,40 @@ pub enum Fate {
     DryRun,
     /// A dry run of a policy that would judge it by what came of it: whether it helps, only a real run tells.
     Proposed,
+}
+
+impl Fate {
+    /// Whether somebody is treated in another way for an action that came to this. Who is let go is treated as before, and a delay of
+    /// none, which every new task is told, is what it had.
+    pub fn is_change(&self, action: &Action) -> bool {
+        let changes = !matches!(action, Action::Unpark { .. } | Action::PreemptDelay { delay_ns: 0, .. });
+        changes && *self == Fate::Applied(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Refusal;
+    use crate::tenant::{TaskId, TenantId};
+
+    #[test]
+    fn only_what_was_done_and_treats_somebody_in_another_way_is_a_change() {
+        let (task, tenant) = (TaskId(7), TenantId(2));
+        let done = Fate::Applied(Outcome::Done);
+        for (action, is_change) in [
+            (Action::Park { tenant }, true),
+            (Action::Unpark { tenant }, false),
+            (Action::PreemptDelay { task, delay_ns: 1 }, true),
+            (Action::PreemptDelay { task, delay_ns: 0 }, false),
+            (Action::Slice { task, min_ns: 1, max_ns: 1 }, true),
+            (Action::Weight { tenant, weight: 100 }, true),
+        ] {
+            assert_eq!(done.is_change(&action), is_change, "{action:?}");
+            let refused = Fate::Applied(Outcome::from(Refusal::NobodyLeft));
+            for not_done in [refused, Fate::DryRun, Fate::Proposed] {
+                assert!(!not_done.is_change(&action), "{not_done:?}");
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::guard::{Arm, Finding, Guard};
 use crate::options::{BadPolicy, Options};
 use crate::registry::by_name;
 use crate::scope::Scope;
-use corun_model::{Action, Decision, Fate, Host, HostError, Observation, Outcome, Policy, Tenant, TenantId};
+use corun_model::{Decision, Fate, Host, HostError, Observation, Policy, Tenant, TenantId};
 use dry::{Decided, Proposals};
 use refusals::Refusals;
 use std::collections::BTreeSet;
@@ -87,11 +87,12 @@ impl Controller {
         let policy = by_name(name, &options)?;
         let epoch_ns = mode.epoch_ns.unwrap_or(policy.epoch_ns());
         let guarded = mode.guard && !mode.dry_run && !policy.judges_itself() && !policy.knobs().is_empty();
+        let guard = guarded.then(|| Guard::over(policy.as_ref(), epoch_ns));
         Ok(Controller {
             policy,
             options,
             epoch_ns,
-            guard: guarded.then(|| Guard::over(epoch_ns)),
+            guard,
             in_force: !guarded,
             refusals: Refusals::default(),
             covered: BTreeSet::new(),
@@ -174,9 +175,7 @@ impl Controller {
             Taken { at_ns: host.now_ns(), decision, fate }
         };
         let taken: Vec<Taken> = decisions.into_iter().map(&mut take).collect();
-        let is_change = |t: &Taken| {
-            t.fate == Fate::Applied(Outcome::Done) && !matches!(t.decision.action, Action::Unpark { .. })
-        };
+        let is_change = |t: &Taken| t.fate.is_change(&t.decision.action);
         if let Some(guard) = self.guard.as_mut().filter(|_| taken.iter().any(is_change)) {
             guard.acted();
         }
@@ -218,6 +217,7 @@ fn anew(name: &str, options: &Options) -> Box<dyn Policy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::period_ns;
     use crate::registry::ALL;
 
     #[test]
@@ -232,6 +232,18 @@ mod tests {
                 assert_eq!(controller.guard().is_some(), has_one, "{} {mode:?}", entry.name);
                 assert_eq!(controller.is_in_force(), !has_one, "a guard begins without the policy");
             }
+        }
+    }
+
+    #[test]
+    fn a_period_of_the_guard_is_longer_than_its_policy_waits_for_a_window() {
+        let every = |time| Options::new().set("every", time);
+        for (name, options) in
+            [("gang", Options::new()), ("dedicated", Options::new()), ("dedicated", every("9s"))]
+        {
+            let policy = by_name(name, &options).unwrap();
+            let waits_ns = policy.windows_every_ns().unwrap_or(0) + policy.epoch_ns();
+            assert!(period_ns(policy.as_ref(), policy.epoch_ns()) > waits_ns, "{name}");
         }
     }
 }

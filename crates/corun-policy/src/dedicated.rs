@@ -85,6 +85,10 @@ impl Policy for Dedicated {
         self.window_ns
     }
 
+    fn windows_every_ns(&self) -> Option<u64> {
+        Some(self.every_ns)
+    }
+
     fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }

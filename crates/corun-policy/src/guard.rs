@@ -20,7 +20,7 @@
 
 use crate::sequential::{Test, Verdict};
 use corun_model::ledger::Parts;
-use corun_model::{Observation, Tenant, TenantId};
+use corun_model::{Observation, Policy, Tenant, TenantId};
 use std::collections::BTreeMap;
 
 /// Pairs of periods for a finding, at most.
@@ -41,13 +41,15 @@ const HOLD: u64 = 20;
 /// How long a policy that searches is waited for, in periods over all.
 const PATIENCE: u64 = 30;
 
-/// Its periods are so many epochs long, and at least [`PERIOD_NS`].
+/// Its periods are so many epochs long, so many times as long as the policy's windows are apart, and at least [`PERIOD_NS`].
 const PERIOD_EPOCHS: u64 = 16;
+const PERIOD_WINDOWS: u64 = 2;
 const PERIOD_NS: u64 = 1_000_000_000;
 
 /// The length of a period over a policy that decides once in `epoch_ns`, in nanoseconds.
-pub fn period_ns(epoch_ns: u64) -> u64 {
-    PERIOD_NS.max(PERIOD_EPOCHS.saturating_mul(epoch_ns))
+pub fn period_ns(policy: &dyn Policy, epoch_ns: u64) -> u64 {
+    let windows_ns = PERIOD_WINDOWS.saturating_mul(policy.windows_every_ns().unwrap_or(0));
+    PERIOD_NS.max(PERIOD_EPOCHS.saturating_mul(epoch_ns)).max(windows_ns)
 }
 
 /// What the guard wants for the next epoch.
@@ -155,8 +157,8 @@ impl Guard {
     }
 
     /// A guard over a policy that decides once in `epoch_ns`.
-    pub fn over(epoch_ns: u64) -> Guard {
-        Guard::new(period_ns(epoch_ns))
+    pub fn over(policy: &dyn Policy, epoch_ns: u64) -> Guard {
+        Guard::new(period_ns(policy, epoch_ns))
     }
 
     /// What it wants now.

@@ -198,7 +198,7 @@ impl Plan {
         let policy = controller.policy();
         notices.extend(idle::reasons(&options.tenants, policy, first, controller.covered()));
         let guarded_ns = options.length_ns.filter(|_| controller.guard().is_some());
-        let too_short = |ns| too_short_for_guard(policy.name(), ns, controller.epoch_ns());
+        let too_short = |ns| too_short_for_guard(policy, ns, controller.epoch_ns());
         notices.extend(guarded_ns.and_then(too_short));
         Ok(notices)
     }
@@ -258,11 +258,11 @@ impl Plan {
 }
 
 /// That the guard will find nothing in so short a run; its periods end with an epoch.
-fn too_short_for_guard(policy: &'static str, length_ns: u64, epoch_ns: u64) -> Option<Notice> {
-    let period_ns = period_ns(epoch_ns);
+fn too_short_for_guard(policy: &dyn Policy, length_ns: u64, epoch_ns: u64) -> Option<Notice> {
+    let period_ns = period_ns(policy, epoch_ns);
     let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
     (length_ns < needed_ns).then_some(Notice::TooShortForGuard {
-        policy,
+        policy: policy.name(),
         length_ns,
         pairs: PAIRS,
         period_ns,
@@ -422,14 +422,22 @@ mod tests {
     #[test]
     fn a_run_is_too_short_for_the_guard_or_long_enough() {
         let epoch_ns = 50_000_000;
+        let [gang, dedicated] =
+            ["gang", "dedicated"].map(|name| corun_policy::by_name(name, &Options::new()).unwrap());
+        let too_short_for_guard =
+            |length_ns, epoch_ns| too_short_for_guard(gang.as_ref(), length_ns, epoch_ns);
         let Some(Notice::TooShortForGuard { period_ns, needed_ns, .. }) =
-            too_short_for_guard("gang", 2 * SECOND_NS, epoch_ns)
+            too_short_for_guard(2 * SECOND_NS, epoch_ns)
         else {
             panic!("two seconds are enough");
         };
         assert!(needed_ns >= 2 * PAIRS as u64 * period_ns);
-        assert_eq!(too_short_for_guard("gang", needed_ns, epoch_ns), None);
-        assert!(too_short_for_guard("gang", needed_ns - 1, epoch_ns).is_some());
-        assert!(too_short_for_guard("gang", SECOND_NS, u64::MAX).is_some(), "absurd, and no overflow");
+        assert_eq!(too_short_for_guard(needed_ns, epoch_ns), None);
+        assert!(too_short_for_guard(needed_ns - 1, epoch_ns).is_some());
+        assert!(too_short_for_guard(SECOND_NS, u64::MAX).is_some(), "absurd, and no overflow");
+        assert!(
+            super::too_short_for_guard(dedicated.as_ref(), needed_ns, epoch_ns).is_some(),
+            "windows are far apart"
+        );
     }
 }

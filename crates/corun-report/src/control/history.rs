@@ -174,12 +174,8 @@ impl History {
     pub fn decided(&mut self, at_ns: u64, decision: &Decision, decided: &Decided) {
         let at_ns = self.since(at_ns);
         self.end_ns = self.end_ns.max(at_ns);
-        let was_done = decided.fate == Fate::Applied(Outcome::Done);
-        let took_effect = was_done || decided.fate == Fate::DryRun;
-        // A delay of none is told to every new task, and is what it had.
-        let is_change =
-            !matches!(decision.action, Action::Unpark { .. } | Action::PreemptDelay { delay_ns: 0, .. });
-        self.has_changed |= was_done && is_change;
+        let took_effect = matches!(decided.fate, Fate::Applied(Outcome::Done) | Fate::DryRun);
+        self.has_changed |= decided.fate.is_change(&decision.action);
         match decision.action {
             Action::Park { tenant } if took_effect => drop(self.parked.entry(tenant).or_insert(at_ns)),
             Action::Unpark { tenant } => self.runs_again(tenant, at_ns),

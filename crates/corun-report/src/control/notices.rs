@@ -68,10 +68,18 @@ pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>, in_force_ns: u64) 
         None if in_force_ns == 0 => {
             "it was never in force, since the guard first watches for a while without it; give --for longer".to_owned()
         }
-        None => format!(
-            "nothing that it acts upon was seen in the {} that it was in force; `corun policies` says what that is",
-            human_ns(in_force_ns)
-        ),
+        // Its first window opens at the epoch that is nearest to when it is due.
+        None => match policy.windows_every_ns().filter(|ns| in_force_ns < ns + 2 * policy.epoch_ns()) {
+            Some(every_ns) => format!(
+                "its windows come every {}, and it was in force for {}; give --for longer, or a shorter -o every",
+                human_ns(every_ns),
+                human_ns(in_force_ns)
+            ),
+            None => format!(
+                "nothing that it acts upon was seen in the {} that it was in force; `corun policies` says what that is",
+                human_ns(in_force_ns)
+            ),
+        },
     }
 }
 
@@ -79,6 +87,43 @@ pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>, in_force_ns: u64) 
 mod tests {
     use super::*;
     use corun_model::duration::parse_ns;
+    use corun_model::{Decision, Knob, Machine, Observation};
+
+    /// A policy that decides every 50 ms, and opens a window so often.
+    struct Opens(Option<u64>);
+
+    impl Policy for Opens {
+        fn name(&self) -> &'static str {
+            "opens"
+        }
+
+        fn knobs(&self) -> &'static [Knob] {
+            &[Knob::Park]
+        }
+
+        fn epoch_ns(&self) -> u64 {
+            SECOND_NS / 20
+        }
+
+        fn windows_every_ns(&self) -> Option<u64> {
+            self.0
+        }
+
+        fn decide(&mut self, _: &Machine, _: &Observation) -> Vec<Decision> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_over_before_the_first_window_is_told_how_often_they_come() {
+        let said = |every_ns, in_force_ns| of_nothing(&Opens(every_ns), None, in_force_ns);
+        let every = Some(2 * SECOND_NS);
+        let too_short = "its windows come every 2.00 s, and it was in force for 1.50 s; give --for longer, or a shorter -o every";
+        assert_eq!(said(every, 3 * SECOND_NS / 2), too_short);
+        assert!(said(every, 3 * SECOND_NS).starts_with("nothing that it acts upon was seen in the 3.00 s"));
+        assert!(said(None, SECOND_NS).starts_with("nothing that it acts upon"));
+        assert!(said(every, 0).starts_with("it was never in force"));
+    }
 
     #[test]
     fn a_length_that_is_enough_for_the_guard_can_be_typed_in() {
