@@ -8,7 +8,7 @@ use crate::profile::schema::Bound;
 /// A smaller share of the wall time is not lost.
 pub(crate) const SMALL: f64 = 0.005;
 
-/// `part` of `whole` in percent, without the sign: three digits at most, and never a bare 0 for something.
+/// `part` of `whole` in percent, without the sign: three digits at most, and never a bare 0 for something or 100 for less.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0".to_owned();
@@ -16,6 +16,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     match part as f64 * 100.0 / whole as f64 {
         p if p < 0.05 => "<0.1".to_owned(),
         p if p < 9.95 => format!("{p:.1}"),
+        p if p >= 99.5 && part < whole => format!("{:.1}", p.min(99.9)),
         p => thousands(p.round() as u64),
     }
 }
@@ -25,7 +26,7 @@ pub fn share(x: f64) -> String {
     if !x.is_finite() {
         return "?".to_owned();
     }
-    percent((x * 1e9) as u64, 1_000_000_000)
+    percent((x * 1e9).round() as u64, 1_000_000_000)
 }
 
 /// Two shares between which something lies: `between 3.0 and 12 %`, `at most 12 %`.
@@ -136,6 +137,15 @@ mod tests {
         assert_eq!(percent(424, 1000), "42");
         assert_eq!(percent(12_345, 1000), "1,235");
         assert_eq!(percent(5, 0), "0");
+    }
+
+    #[test]
+    fn what_is_less_than_all_is_never_rounded_to_all() {
+        let of_ten_thousand = |part| percent(part, 10_000);
+        assert_eq!([9_940, 9_950, 9_970, 9_999].map(of_ten_thousand), ["99", "99.5", "99.7", "99.9"]);
+        assert_eq!([10_000, 10_040].map(of_ten_thousand), ["100", "100"], "all, and more than all");
+        assert_eq!([0.999_6, 1.0].map(share), ["99.9", "100"]);
+        assert_eq!(between(0.999, 1.0), "between 99.9 and 100 %");
     }
 
     #[test]
