@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ pub enum AgentError {
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {}", why_not(source))]
     Listen {
-        /// The address.
-        address: SocketAddr,
+        /// The address, as it was given.
+        address: String,
         /// What the kernel says.
         source: io::Error,
     },
@@ -64,6 +64,8 @@ fn why_not(e: &io::Error) -> String {
         io::ErrorKind::AddrInUse => "; stop who does, or choose another address",
         io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
         io::ErrorKind::PermissionDenied => "; choose a port from 1024 on",
+        // That a name has no address comes without a number of the kernel's.
+        _ if e.raw_os_error().is_none() => "; give an address of this machine, such as 127.0.0.1:9965",
         _ => "",
     };
     in_words(e) + remedy
@@ -146,8 +148,8 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(begin)?;
     let began_ns = now_ns();
     let target = target(&config)?;
-    let listen = |source| AgentError::Listen { address: config.listen, source };
-    let listener = TcpListener::bind(config.listen).map_err(listen)?;
+    let listen = |source| AgentError::Listen { address: config.listen.clone(), source };
+    let listener = TcpListener::bind(&*config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let stop = Stop::new();
     let options = WatchOptions {
@@ -395,7 +397,7 @@ fn reload(
     let failed = match (caller.reload)() {
         Err(why) => Some(why),
         Ok(new) => {
-            let fixed = |c: &Config| (c.listen, c.source, c.max_tasks, c.otlp.clone());
+            let fixed = |c: &Config| (c.listen.clone(), c.source, c.max_tasks, c.otlp.clone());
             let differs = fixed(&new) != fixed(&*config);
             watch.set_window(Duration::from_nanos(new.window));
             lock(&shared.totals).set_most(new.max_tenants);

@@ -18,8 +18,8 @@ const MOST_WINDOW_NS: u64 = 60_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Config {
-    /// Where metrics are served.
-    pub listen: SocketAddr,
+    /// Where metrics are served: an address or the name of a host, and a port.
+    pub listen: String,
     /// How it sees.
     pub source: Source,
     /// How long a window is.
@@ -139,7 +139,7 @@ pub struct File<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// Where metrics are served.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<String>,
     /// The ring's folder.
     pub ring: Option<PathBuf>,
     /// The collector's URL.
@@ -191,7 +191,7 @@ impl Wrong {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 9965)),
+            listen: "127.0.0.1:9965".to_owned(),
             source: Source::Auto,
             window: 1_000_000_000,
             max_tenants: 1_000,
@@ -239,7 +239,7 @@ impl Config {
     }
 
     fn with(mut self, flags: &Flags) -> Config {
-        self.listen = flags.listen.unwrap_or(self.listen);
+        self.listen = flags.listen.clone().unwrap_or(self.listen);
         self.max_tenants = flags.max_tenants.unwrap_or(self.max_tenants);
         if let Some(folder) = &flags.ring {
             self.ring.get_or_insert_with(|| Ring::new(PathBuf::new())).folder.clone_from(folder);
@@ -256,6 +256,11 @@ impl Config {
             ok.then_some(()).ok_or_else(|| Wrong { keys: keys.to_vec(), what: what.to_owned() })
         };
         let must = |key, ok, what: &str| must_of(&[key], ok, what);
+        let what = format!(
+            "`{}` is no address with a port; give one such as 127.0.0.1:9965, localhost:9965 or [::1]:9965",
+            corun_report::one_line(&self.listen)
+        );
+        must("listen", is_address(&self.listen), &what)?;
         let of_window = LEAST_WINDOW_NS..=MOST_WINDOW_NS;
         must("window", of_window.contains(&self.window), "window is 100ms to 60s; give one such as \"1s\"")?;
         let of_tenants = 1..=100_000;
@@ -298,6 +303,15 @@ impl Config {
             _ => "a configuration cannot say that".into(),
         })
     }
+}
+
+/// Whether this is an address and a port, or perhaps the name of a host and a port. Whether there is such a host is not known.
+fn is_address(text: &str) -> bool {
+    let is_host =
+        |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    let parts = text.rsplit_once(':');
+    text.parse::<SocketAddr>().is_ok()
+        || parts.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }
 
 /// The lines that give a key, and its table, from 1.
@@ -362,6 +376,28 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for (text, is) in [
+            ("127.0.0.1:0", true),
+            ("[::1]:9965", true),
+            ("localhost:9965", true),
+            ("node-7.cluster.local:65535", true),
+            ("localhost", false),
+            ("localhost:", false),
+            ("localhost:http", false),
+            ("localhost:65536", false),
+            (":9965", false),
+            ("::1:9965", false),
+            ("[::1]", false),
+            ("a b:1", false),
+            ("http://localhost:9965", false),
+            ("", false),
+        ] {
+            assert_eq!(is_address(text), is, "{text}");
+        }
+    }
+
+    #[test]
     fn what_headers_hold_is_not_shown_in_passing() {
         let headers = BTreeMap::from([("authorization".to_owned(), "secret".to_owned())]);
         let otlp = Otlp { headers, ..Otlp::new("http://c".into()) };
@@ -383,7 +419,8 @@ mod tests {
             ("[ring]\nfolder = \"/r\"\nsice = \"1MiB\"\n", 3, "unknown field `sice`"),
             ("\nwindow = \"1ms\"\n", 2, "window is 100ms to 60s"),
             ("window = 3\n", 1, "a time in quotes"),
-            ("listen = \"here\"\n", 1, "invalid socket address"),
+            ("listen = \"here\"\n", 1, "`here` is no address with a port; give one such as 127.0.0.1:9965"),
+            ("\nlisten = \"::1:9965\"\n", 2, "or [::1]:9965"),
             ("[ring]\nfolder = \"/r\"\nsize = \"1KiB\"\n", 3, "size is at least 64KiB"),
             (
                 "window = \"10s\"\n[ring]\nfolder = \"/r\"\ninterval = \"5s\"\n",
@@ -421,12 +458,12 @@ mod tests {
             ring: Some("/r".into()),
             otlp: Some("http://c:4318".into()),
             max_tenants: Some(7),
-            listen: Some(([127, 0, 0, 1], 1).into()),
+            listen: Some("localhost:1".into()),
         };
         // What flags give need not be in the file, and may be wrong there.
         let text = "max-tenants = 0\n[ring]\nsize = \"1MiB\"\n[otlp]\nurl = \"here\"\ninterval = \"9s\"\n";
         let config = parsed(text, &flags).unwrap();
-        assert_eq!((config.max_tenants, config.listen.port()), (7, 1));
+        assert_eq!((config.max_tenants, &*config.listen), (7, "localhost:1"));
         assert_eq!(config.ring, Some(Ring { size: 1 << 20, ..Ring::new("/r".into()) }));
         let otlp = Otlp { interval: 9_000_000_000, ..Otlp::new("http://c:4318".into()) };
         assert_eq!(config.otlp, Some(otlp));
@@ -437,6 +474,11 @@ mod tests {
         for (text, flags, wanted) in [
             // A flag is wrong by itself, or instead of what the file says.
             ("", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-tenants is 1 to 100000"),
+            (
+                "",
+                Flags { listen: Some(":9965".into()), ..none.clone() },
+                "--listen: `:9965` is no address with a port",
+            ),
             ("max-tenants = 9\n", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-"),
             ("", with_url("c:4318"), "--otlp: `c:4318` does not begin with http://"),
             ("[otlp]\nurl = \"http://c\"\n", with_url("http://"), "--otlp: `http://` is no URL"),

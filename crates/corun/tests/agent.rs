@@ -155,7 +155,12 @@ fn a_wrong_configuration_is_refused_with_its_file_and_line() {
         is_refused(&["agent", "--config", path], &[words]);
     }
     is_refused(&["agent", "--config", "/no/such/file"], &["cannot read /no/such/file: No such file"]);
-    is_refused(&["agent", "--listen", "nowhere"], &["--listen"]);
+    let no_port =
+        "--listen: `nowhere` is no address with a port; give one such as 127.0.0.1:9965, localhost:9965";
+    is_refused(&["agent", "--listen", "nowhere"], &[no_port]);
+    let output = run(&["agent", "--listen", "localhost:9000", "--print-config"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("listen = \"localhost:9000\"\n"), "{printed}");
     fs::write(&file, "max-tenants = 7\n").unwrap();
     let output = run(&["agent", "--config", path, "--ring", "/r", "--print-config"]);
     let printed = String::from_utf8(output.stdout).unwrap();

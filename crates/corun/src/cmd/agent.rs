@@ -8,7 +8,6 @@ use corun_agent::agent::{self, Caller};
 use corun_agent::config::{Config, File, Flags};
 use corun_report::output::print;
 use corun_report::places::unread;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,8 +30,8 @@ Exit status: 0 when it was asked to end, 2 bad usage or configuration, 1 when it
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to serve /metrics, /livez, /readyz and /doctor [default: 127.0.0.1:9965]
-    #[arg(long, value_name = "ADDR:PORT")]
-    listen: Option<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
     /// Read the configuration from this file, in TOML; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -54,7 +53,7 @@ impl Args {
     /// The configuration: the file's, and what flags say instead.
     fn effective(&self) -> Result<Config, String> {
         let flags = Flags {
-            listen: self.listen,
+            listen: self.listen.clone(),
             ring: self.ring.clone(),
             otlp: self.otlp.clone(),
             max_tenants: self.max_tenants,
