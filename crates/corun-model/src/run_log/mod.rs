@@ -145,7 +145,7 @@ pub enum Left {
     Waits(For),
     /// It ended, by itself or with its process.
     Ended,
-    /// A signal ended it.
+    /// A signal ended it that was not for what it had just done itself.
     Killed,
 }
 
@@ -180,6 +180,10 @@ pub enum Waker {
     /// The idle loop.
     Idle,
 }
+
+/// Signals that a task gets for what it has just done itself: it would have ended there in any case. By their numbers: ILL, TRAP, ABRT,
+/// BUS, FPE, SEGV, PIPE, XCPU, XFSZ and SYS.
+const OWN_DOING: [u64; 10] = [4, 5, 6, 7, 8, 11, 13, 24, 25, 31];
 
 /// A budget's period, and below which bit of the same number it is: no kernel takes one of more than a second.
 const PERIOD_BITS: u32 = 32;
@@ -224,8 +228,8 @@ impl RawEvent {
                     10 => For::Child,
                     _ => For::Other,
                 }),
-                3 if b != 0 => Left::Killed,
-                3 => Left::Ended,
+                3 if b == 0 || OWN_DOING.contains(&b) => Left::Ended,
+                3 => Left::Killed,
                 4 => Left::Yielded,
                 _ => return None,
             }),
@@ -287,6 +291,18 @@ impl From<Event> for RawEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_ended_by_a_signal_was_killed_unless_that_was_for_what_it_did() {
+        let ends = |b| RawEvent { who: 2 << 32 | 3 << 40, b, ..RawEvent::default() }.read().unwrap().what;
+        for (signal, left) in
+            [(0, Left::Ended), (9, Left::Killed), (15, Left::Killed), (11, Left::Ended), (13, Left::Ended)]
+        {
+            assert_eq!(ends(signal), What::Leaves(left), "signal {signal}");
+        }
+        let killed = Event { t_ns: 1, task: TaskId(7), what: What::Leaves(Left::Killed) };
+        assert_eq!(RawEvent::from(killed).read(), Some(killed));
+    }
 
     #[test]
     fn masks_count_and_meet() {

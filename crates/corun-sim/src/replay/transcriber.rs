@@ -25,6 +25,7 @@ use super::sleeps::Sleeps;
 use super::ticks::Row;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
+use looks_by_children::Glance;
 use spinning::{Told, Wanted};
 use std::collections::BTreeMap;
 
@@ -97,6 +98,8 @@ struct Task {
     early: Option<Waker>,
     /// Its step that was a wait for a thread or a child, which somebody outside has ended: by a signal.
     signalled: Option<usize>,
+    /// Whether others were at work when something outside ended its last wait.
+    amid_work: bool,
     /// A sleep that it has called, and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
@@ -104,6 +107,7 @@ struct Task {
     row: Option<Row>,
     rows: Vec<Row>,
     parts: usize,
+    glances: Vec<Glance>,
     /// Who has ended before it in its process, and its steps until then ([`endings`]).
     outlives: Option<(Ix, usize)>,
     /// It was there before this stretch began.
@@ -222,6 +226,7 @@ impl Transcriber {
         }
         self.settle_ticks();
         self.find_lookouts_by_children();
+        self.forget_marks();
         if goes_on {
             self.find_onlookers(&late, end_ns - start_ns);
         }
@@ -485,6 +490,7 @@ impl Transcriber {
             // Nobody outside can end a wait for a child or for a thread in any other way.
             let is_for_own = matches!(task.what, Some(For::Futex(1..) | For::Child));
             let is_signal = is_outsider && is_for_own;
+            self.tasks[ix].amid_work = self.is_anybody_at_work();
             self.waited_outside(ix, now_ns, false);
             self.tasks[ix].signalled = is_signal.then(|| self.tasks[ix].script.ops.len() - 1);
             return;
@@ -510,6 +516,7 @@ impl Transcriber {
         task.script.ops.push(Op::Wait(wait));
         self.goes_on(ix);
         self.tasks[by].script.ops.push(Op::Wake(ix, wait));
+        self.ticked_by_child(ix, by, now_ns);
     }
 
     /// The sleep that it had called was cut short: it waited for something else.

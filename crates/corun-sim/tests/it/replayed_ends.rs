@@ -3,7 +3,8 @@
 use super::recorded::times;
 use super::replayed::{beside_a_loop, replayed, told, Tape};
 use corun_model::run_log::file::{CoRunner, RunFile, RunWindow};
-use corun_model::run_log::{For, Left, RunLog, What};
+use corun_model::run_log::{For, Left, RunLog, Waker, What};
+use corun_model::TaskId;
 use corun_sim::replay::{Recorded, Transcriber};
 use corun_sim::scenario::Scenario;
 
@@ -56,8 +57,8 @@ fn runtime() -> Tape {
     tape
 }
 
-/// A shell that looks every 50 ms whether another command has ended, which computes for 300 ms beside a loop: `while kill -0 $p; do sleep .05; done`.
-fn shell_looks(is_its_child: bool) -> Tape {
+/// A shell looks every 50 ms what another command has done, which computes for 300 ms beside a loop: `until test -e FILE; do sleep .05; done`.
+fn twelve_looks() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
     beside_a_loop(&mut tape, 2);
@@ -68,15 +69,26 @@ fn shell_looks(is_its_child: bool) -> Tape {
         let until = at + 50.7;
         tape.sleeps_until(at + 0.7, child, until, true).waits(at + 0.7, child, For::Sleep);
         tape.fires(until, child);
-        if look == 11 {
-            if is_its_child {
-                tape.woken(600.0, 1, 2).waits(600.04, 1, For::Child);
-            }
-            tape.ends(600.02, 2);
-        }
         tape.woken(until + 0.2, 1, child).ends(until + 0.2, child);
     }
     tape.ends(612.5, 1);
+    tape
+}
+
+/// It looks whether that has ended.
+fn shell_looks(is_its_child: bool) -> Tape {
+    let mut tape = twelve_looks();
+    if is_its_child {
+        tape.woken(600.0, 1, 2).waits(600.04, 1, For::Child);
+    }
+    tape.ends(600.02, 2);
+    tape
+}
+
+/// It looks for a file of a daemon's, which then waits for more to do.
+fn shell_looks_for_a_file() -> Tape {
+    let mut tape = twelve_looks();
+    tape.waits(600.0, 2, For::Poll);
     tape
 }
 
@@ -143,6 +155,53 @@ fn killed_in_a_pipe() -> Tape {
         tape.stolen(at + 10.0, at + 100.0, 2);
     }
     tape.woken(1_000.0, 1, 99).killed(1_000.1, 1).killed(1_000.2, 2);
+    tape
+}
+
+/// `timeout`, whose signal ends one that has a CPU for a tenth of the time. The limit is an alarm, or the longest that it waits; what is
+/// ended is told before it comes to wait for that, or after.
+fn timed_out(is_alarm: bool, is_early: bool) -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
+    if !is_alarm {
+        tape.sleeps_until(0.05, 1, 1_000.0, true);
+    }
+    tape.waits(0.1, 1, if is_alarm { For::Other } else { For::Poll });
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 2);
+    }
+    tape.fires(1_000.0, 1);
+    if is_early {
+        tape.add(1_000.15, 1, What::Woken(Waker::Task(TaskId(2)))).killed(1_000.2, 2);
+    } else {
+        tape.waits(1_000.1, 1, For::Other).woken(1_000.15, 1, 2).killed(1_000.2, 2);
+    }
+    tape.ends(1_000.3, 1);
+    tape
+}
+
+/// The same with a shell in between, which waits for that one; the signal comes to both.
+fn timed_out_with_a_shell() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).waits(0.1, 1, For::Other);
+    tape.runs(0.1, 2).born(0.2, 3, 2, 3).waits(0.3, 2, For::Child).runs(0.3, 3);
+    for tenth in 0..10 {
+        let at = 100.0 * f64::from(tenth);
+        tape.stolen(at + 10.0, at + 100.0, 3);
+    }
+    tape.fires(1_000.0, 1).woken(1_000.02, 2, 1).waits(1_000.05, 1, For::Other);
+    tape.woken(1_000.1, 1, 2).killed(1_000.15, 2).killed(1_000.2, 3).ends(1_000.3, 1);
+    tape
+}
+
+/// A test that waits for a second at most for what does not come, and then ends the server that it has started, which had nothing to do.
+fn ends_an_idle_server() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(10.0, 2, For::Poll);
+    tape.sleeps_until(20.0, 1, 1_000.0, true).waits(20.0, 1, For::Poll).fires(1_000.0, 1);
+    tape.woken(1_000.02, 2, 1).waits(1_000.05, 1, For::Child).woken(1_000.1, 1, 2).killed(1_000.15, 2);
+    tape.ends(1_000.2, 1);
     tape
 }
 
@@ -236,9 +295,15 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
         ("one that is killed while it waits for a thread", 2, killed(), 100.2),
         ("one that is killed while it waits for a child", 2, killed_with_its_child(), 100.2),
         ("one that is killed with its child, and waits for that", 2, killed_and_waited_for(), 100.3),
+        ("one that a time limit ends", 2, timed_out(true, false), 100.3),
+        ("the same, and its end is told early", 2, timed_out(true, true), 100.3),
+        ("the same by a wait that is limited", 2, timed_out(false, false), 100.3),
+        ("a shell and its child that a time limit ends", 2, timed_out_with_a_shell(), 100.3),
+        ("a server that had nothing to do when a time limit was over", 2, ends_an_idle_server(), 1_000.2),
         ("one that waits for a request and ends by itself", 2, idle(), 1_000.1),
         ("a shell that looks after its child", 2, shell_looks(true), 300.0),
         ("a shell that looks after another", 2, shell_looks(false), 300.0),
+        ("a shell that looks for a daemon's file", 2, shell_looks_for_a_file(), 300.0),
     ];
     for (name, cpus, tape, truth) in rows {
         let (lasted, [least, likely, most]) = replayed(&tape, cpus);
@@ -281,6 +346,13 @@ fn of_few_looks_by_children_nobody_knows_what_they_were_for() {
     let (lasted, [least, likely, _]) = replayed(&tape, 2);
     assert!((likely - lasted).abs() < 1.0, "{likely} of {lasted}");
     assert!(least < 25.0, "the other may have been waited for, which computes for 20 ms: {least}");
+}
+
+#[test]
+fn of_looks_at_a_daemon_that_works_on_nobody_knows_what_they_were_for() {
+    let (_, [least, likely, most]) = replayed(&twelve_looks(), 2);
+    assert!(least < 320.0, "they may have been for what it had done by then: {least}");
+    assert!(likely > 590.0 && most > 590.0, "they may have been a time: {likely} {most}");
 }
 
 #[test]

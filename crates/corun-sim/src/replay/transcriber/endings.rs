@@ -11,11 +11,15 @@
 //! show, and a run that was too slow for a time limit is not as long alone because of that limit. Of one that waits for something else,
 //! such as a pipe, nobody knows whether that was to come from a sibling or from outside: both are tried.
 //!
+//! The limit may be the program's own, as `timeout` has one. Who wakes up by it, kills and waits for the end of what it has killed had
+//! waited for that before. So the wait until the limit is none, unless nobody was at work then: a server that waits for requests has none.
+//!
 //! Limit: of a task that did not wait at that time it is not seen.
 
-use super::super::script::{Ix, Op, Outside};
+use super::super::script::{Ends, Ix, Op, Outside};
 use super::super::ticks::IDLE;
 use super::{State, Task, Transcriber};
+use corun_model::run_log::Waker;
 
 /// Limit: who computes for more than this share of the stretch after another has ended has not been ended by that one.
 const ENDING: f64 = 0.05;
@@ -34,7 +38,32 @@ impl Task {
         let ops =
             self.signalled.and_then(|at| self.script.ops.get_mut(at..)).and_then(<[Op]>::split_first_mut);
         if let Some((Op::Outside(wait), _)) = ops.filter(|(_, after)| is_soon(after)) {
-            (wait.lasted_ns, wait.until_ns) = (0, 0);
+            forget(wait);
+        }
+    }
+}
+
+/// What was waited for had not come.
+fn forget(wait: &mut Outside) {
+    (wait.lasted_ns, wait.until_ns) = (0, 0);
+}
+
+/// Who has done this, kills, and waits for the end of whom it has killed: what ended its wait before was a time limit.
+fn forget_limit(ops: &mut [Op]) {
+    let mut left_ns = TELLING_NS;
+    for op in ops.iter_mut().rev() {
+        match op {
+            Op::Compute { ns, .. } if *ns <= left_ns => left_ns -= *ns,
+            Op::Wake(..) | Op::Passes(..) | Op::Limit(_) => {}
+            Op::Outside(wait) if wait.ends == Ends::AfterItsLength => {}
+            // It may have looked at every tick whether that had come.
+            Op::Outside(wait) if wait.is_limit => {
+                forget(wait);
+                left_ns = TELLING_NS;
+            }
+            // A time for which it slept was its own.
+            Op::Outside(wait) if !wait.is_sleep => return forget(wait),
+            _ => return,
         }
     }
 }
@@ -60,12 +89,42 @@ impl Transcriber {
         }
         // The same signal may have come to others, such as a shell that goes on to look how its child has ended.
         self.tasks.iter_mut().for_each(Task::forget_signalled);
+        self.may_have_been_limited(ix);
         let is_wait = |op: &Op| matches!(op, Op::Outside(_) | Op::Wait(_));
         let ops = &mut self.tasks[ix].script.ops;
         let last = ops.iter().rposition(is_wait).and_then(|at| ops[at..].split_first_mut());
         if let Some((Op::Outside(wait), after)) = last {
             if !wait.is_sleep && wait.lasted_ns > 0 && is_soon(after) {
                 wait.may_look = Some(false);
+            }
+        }
+    }
+
+    /// Of those that are told of the end of one that was killed, some may have done that when a time limit was over, amid the work.
+    fn may_have_been_limited(&mut self, killed: Ix) {
+        let mut left_ns = TELLING_NS;
+        let mut told = Vec::new();
+        for op in self.tasks[killed].script.ops.iter().rev() {
+            match op {
+                Op::Compute { ns, .. } if *ns <= left_ns => left_ns -= ns,
+                Op::Wake(by, wait) => told.push((*by, *wait)),
+                Op::Passes(..) | Op::Limit(_) => {}
+                _ => break,
+            }
+        }
+        for (by, wait) in told {
+            let Task { script, amid_work, .. } = &mut self.tasks[by];
+            match script.ops.iter().rposition(|op| *op == Op::Wait(wait)) {
+                Some(at) if *amid_work => forget_limit(&mut script.ops[..at]),
+                _ => {}
+            }
+        }
+        // Who has not come to wait yet is told as well.
+        for ix in 0..self.tasks.len() {
+            let Task { early, amid_work, compute_ns, .. } = self.tasks[ix];
+            let is_told = matches!(early, Some(Waker::Task(by)) if self.by_tid.get(&by) == Some(&killed));
+            if is_told && amid_work && compute_ns <= TELLING_NS {
+                forget_limit(&mut self.tasks[ix].script.ops);
             }
         }
     }

@@ -55,17 +55,18 @@ impl Transcriber {
         if !do_nothing(&self.tasks[ix].script.ops[at + 1..]) {
             return;
         }
-        let marks = self.mark(ix, last_ns);
+        let marks = self.mark([ix, ix], last_ns);
         if let Some((row, marks)) = self.tasks[ix].row.as_mut().zip(marks) {
             row.looks.push(at);
             row.marks = marks;
         }
     }
 
-    /// Marks how far others have got in that time: new waits of a task that are over there. `None`: nobody could go on in it.
-    fn mark(&mut self, ix: Ix, [from_ns, now_ns]: [u64; 2]) -> Option<Vec<u32>> {
-        let mut marks = None;
-        for other in (0..self.tasks.len()).filter(|&other| other != ix) {
+    /// Marks how far others have got in that time: new waits of the first of these tasks that are over there. `None`: nobody but the two
+    /// could go on in it.
+    pub(super) fn mark(&mut self, but: [Ix; 2], [from_ns, now_ns]: [u64; 2]) -> Option<Vec<u32>> {
+        let ([ix, _], mut marks) = (but, None);
+        for other in (0..self.tasks.len()).filter(|other| !but.contains(other)) {
             let task = &self.tasks[other];
             let has_changed = task.since_ns > from_ns;
             let (could, did) = match task.state {
@@ -152,11 +153,10 @@ impl Transcriber {
             }
             self.tasks[ix].script.ops = ops;
         }
-        self.forget_marks();
     }
 
     /// Takes away what has been marked in vain.
-    fn forget_marks(&mut self) {
+    pub(super) fn forget_marks(&mut self) {
         let waits = |(ix, op): (Ix, &Op)| match op {
             Op::Wait(wait) | Op::Looks(wait, _) => Some((ix, *wait)),
             _ => None,

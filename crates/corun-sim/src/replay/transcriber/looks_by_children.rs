@@ -3,6 +3,9 @@
 //! It is the same as a task that sleeps itself ([`Row`](super::Row)), but that each tick is a child, which it waits for. A tick may
 //! have other children.
 //!
+//! Where nobody has ended in the last tick, it may have seen what another had done by then that goes on, such as a file of a daemon's.
+//! That is likely where others were at work in every tick before, and nobody is any more when the last one is over.
+//!
 //! Limit: who computes much in ticks, as one that makes processes for short sleeps does, or has few of them, may have had to: both are
 //! tried.
 
@@ -10,6 +13,20 @@ use super::super::script::{Ix, Op, Outside};
 use super::super::ticks::{IDLE, MANY};
 use super::endings::computes_ns;
 use super::{State, Task, Transcriber};
+use corun_model::run_log::For;
+
+/// Limit: a child of more steps than this has done something else than to sleep.
+const MOST_STEPS: usize = 256;
+
+/// How far others had got when a child that slept had ended.
+#[derive(Clone, Debug)]
+pub(super) struct Glance {
+    child: Ix,
+    /// Waits of its parent that are over where the others were then.
+    marks: Vec<u32>,
+    /// Whether they were at work.
+    amid_work: bool,
+}
 
 /// Ticks by children, one after another.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +41,8 @@ struct Looks {
     count: usize,
     slept_ns: u64,
     computed_ns: u64,
+    /// Those of the children that slept.
+    sleepers: Vec<Ix>,
     /// When the last but one that slept, and the last, were over, on the log's clock.
     last_ns: [u64; 2],
 }
@@ -40,6 +59,23 @@ impl Looks {
 }
 
 impl Transcriber {
+    /// A child has just ended a wait of its parent's. If it has slept before, that was perhaps a tick.
+    pub(super) fn ticked_by_child(&mut self, ix: Ix, child: Ix, now_ns: u64) {
+        let ops = &self.tasks[child].script.ops;
+        let slept = |op: &Op| matches!(op, Op::Outside(Outside { is_sleep: true, lasted_ns: 1.., .. }));
+        let is_child = self.tasks[ix].what == Some(For::Child);
+        if !is_child || ops.len() > MOST_STEPS || !ops.iter().any(slept) {
+            return;
+        }
+        let is_at_work = |t: &Task| matches!(t.state, State::Running | State::Ready);
+        let amid_work =
+            self.tasks.iter().enumerate().any(|(at, t)| ![ix, child].contains(&at) && is_at_work(t));
+        let from_ns = self.tasks[ix].since_ns;
+        if let Some(marks) = self.mark([ix, child], [from_ns, now_ns]) {
+            self.tasks[ix].glances.push(Glance { child, marks, amid_work });
+        }
+    }
+
     /// Makes waits for another's end of ticks by children until then. The children are made all the same, and end at once.
     pub(super) fn find_lookouts_by_children(&mut self) {
         for ix in 0..self.tasks.len() {
@@ -49,17 +85,33 @@ impl Transcriber {
                 let others =
                     (0..self.tasks.len()).filter(|other| *other != ix && !looks.children.contains(other));
                 let ended = others.filter(|&other| is_it(&self.tasks[other]));
-                let Some(other) = ended.max_by_key(|&other| self.tasks[other].since_ns) else { continue };
+                let Some(other) = ended.max_by_key(|&other| self.tasks[other].since_ns) else {
+                    self.may_have_seen(ix, &looks);
+                    continue;
+                };
                 let task = &mut self.tasks[ix];
                 let wait = task.waits;
                 task.waits += 1;
                 if looks.are_sure() {
                     self.end_at_once(ix, &looks, wait);
                 } else {
-                    self.may_end_at_once(ix, &looks, wait);
+                    self.may_end_at_once(ix, &looks, &[wait], looks.are_many());
                 }
                 self.tasks[other].script.ops.push(Op::Wake(ix, wait));
             }
+        }
+        self.tasks.iter_mut().for_each(|task| task.glances.clear());
+    }
+
+    /// Nobody has ended in the last of these ticks. They may have been for what others had done by then.
+    fn may_have_seen(&mut self, ix: Ix, looks: &Looks) {
+        let glances = &self.tasks[ix].glances;
+        let of = |child: &Ix| glances.iter().rfind(|glance| glance.child == *child);
+        let Some((last, before)) = looks.sleepers.split_last() else { return };
+        let Some(Glance { marks, amid_work: goes_on, .. }) = of(last).cloned() else { return };
+        let was_amid_work = before.iter().all(|child| of(child).is_some_and(|glance| glance.amid_work));
+        if !marks.is_empty() {
+            self.may_end_at_once(ix, looks, &marks, looks.are_many() && was_amid_work && !goes_on);
         }
     }
 
@@ -73,10 +125,11 @@ impl Transcriber {
         looks.children.iter().for_each(|&child| self.tasks[child].script.ops.retain(is_mark));
     }
 
-    /// Their sleeps may have taken no time of their own, and what comes after them may come after this wait. What they computed they compute.
-    fn may_end_at_once(&mut self, ix: Ix, looks: &Looks, wait: u32) {
-        let likely = looks.are_many();
-        self.tasks[ix].script.ops.insert(looks.until, Op::Looks(wait, likely));
+    /// Their sleeps may have taken no time of their own, and what comes after them may come after these waits. What they computed they
+    /// compute.
+    fn may_end_at_once(&mut self, ix: Ix, looks: &Looks, waits: &[u32], likely: bool) {
+        let waits = waits.iter().map(|&wait| Op::Looks(wait, likely));
+        self.tasks[ix].script.ops.splice(looks.until..looks.until, waits);
         for &child in &looks.children {
             for op in &mut self.tasks[child].script.ops {
                 if let Op::Outside(outside @ Outside { is_sleep: true, .. }) = op {
@@ -106,6 +159,7 @@ impl Transcriber {
                     looks.computed_ns += computed_ns;
                     if slept_ns > 0 {
                         looks.count += 1;
+                        looks.sleepers.push(*child);
                         looks.last_ns = [looks.last_ns[1], self.tasks[*child].since_ns];
                     }
                     let between = &ops[at + 1..until - 1];

@@ -46,6 +46,11 @@ impl Transcriber {
         }
     }
 
+    /// Whether anybody is on a CPU or wants one.
+    pub(super) fn is_anybody_at_work(&self) -> bool {
+        self.running > 0 || self.processes.values().any(|p| p.ready > 0)
+    }
+
     pub(super) fn tick(&mut self, process: u32, now_ns: u64) {
         let is_short = self.running < self.cpus.len();
         self.processes.entry(process).or_default().tick(is_short, now_ns);
