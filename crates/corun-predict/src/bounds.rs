@@ -22,7 +22,9 @@
 //! Limits. Work that moves between tasks breaks the last bound: a thread that was not stolen from may have done what a sibling
 //! could not. Between threads of one process that is common, so there what was stolen from siblings may come out of computing,
 //! too. Between processes it takes a message, which shows as blocking, or shared memory, which does not; so that bound is
-//! likely to hold, not certain, and [`Bounds::certain_ns`] does without it. Co-runners that slow computing down (caches, memory,
+//! likely to hold, not certain, and [`Bounds::certain_ns`] does without it. Work that is late may also come at once, and use a budget up that
+//! would have lasted alone: what budgets took may have been lost for that. It is likely that they take it alone, too, so only
+//! [`Bounds::certain_ns`] counts it. Co-runners that slow computing down (caches, memory,
 //! the other hardware thread of a core) lengthen it, and what that costs is in none of the sums. So is what the hypervisor took.
 
 use crate::counterfactual::Counterfactual;
@@ -66,22 +68,34 @@ impl Bounds {
         let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
         let confined_ns: f64 = window.all().map(|s| confined_ns(window, s)).sum();
         let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
-        let mut bounds = vec![
-            (Bound::Wall, wall_ns),
-            (Bound::Stolen, stolen_ns + confined_ns),
-            (Bound::Cpus, wall_ns - least_computing_ns(window)),
-        ];
-        if !window.culprits.is_empty() {
-            bounds.push((Bound::Corunners, window.corunners_in_reach_ns() + unattributed_ns + confined_ns));
-        }
-        if window.reach.quota_ns > 0.0 {
-            bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
-        }
+        let computing_ns = least_computing_ns(window);
+        // `delayed_ns`: what budgets took only because work was late.
+        let bounds = |delayed_ns: f64| {
+            let besides_ns = confined_ns + delayed_ns;
+            let mut bounds = vec![
+                (Bound::Wall, wall_ns),
+                (Bound::Stolen, stolen_ns + besides_ns),
+                (Bound::Cpus, wall_ns - computing_ns),
+            ];
+            if !window.culprits.is_empty() {
+                let corunners_ns = window.corunners_in_reach_ns() + unattributed_ns;
+                bounds.push((Bound::Corunners, corunners_ns + besides_ns));
+            }
+            if window.reach.quota_ns > 0.0 {
+                bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
+            }
+            bounds
+        };
         let least = |bounds: &[(Bound, f64)]| {
             let least = bounds.iter().copied().reduce(|a, b| if b.1 < a.1 { b } else { a });
             least.map_or((Bound::Wall, wall_ns), |(by, ns)| (by, ns.clamp(0.0, wall_ns.max(0.0))))
         };
-        let certain_ns = least(&bounds).1;
+        let throttled_ns: f64 = match stolen_ns > 0.0 && !window.reach.tightened {
+            true => window.all().map(|s| s.throttled_ns).sum(),
+            false => 0.0,
+        };
+        let certain_ns = least(&bounds(throttled_ns)).1;
+        let mut bounds = bounds(0.0);
         bounds.push((Bound::Life, wall_ns - longest_own_ns(window, stolen_ns)));
         let (by, most_lost_ns) = least(&bounds);
         Bounds { most_lost_ns, by, certain_ns }
@@ -147,4 +161,30 @@ fn longest_own_ns(window: &Window, stolen_ns: f64) -> f64 {
     // Tasks that nobody lists lived one after another, or side by side: that says nothing.
     let listed = window.each().filter(|(task, s)| task.is_some() && s.life_ns <= window.wall_ns);
     listed.map(own).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    #[test]
+    fn a_budget_may_have_stopped_it_for_what_was_late_but_not_where_nothing_was() {
+        let certain = |stolen_ns: f64| {
+            let spent = Spent {
+                life_ns: 1_000.0 * MS,
+                compute_ns: 900.0 * MS - stolen_ns,
+                stolen_ns,
+                throttled_ns: 100.0 * MS,
+                ..Spent::default()
+            };
+            let tasks = [(TaskId(1), spent)].into();
+            let window = Window { wall_ns: 1_000.0 * MS, cpus: 2, tasks, ..Window::default() };
+            let Bounds { most_lost_ns, certain_ns, .. } = Bounds::of(&window);
+            [most_lost_ns, certain_ns].map(|ns| (ns / MS).round())
+        };
+        assert_eq!(certain(20.0 * MS), [20.0, 120.0]);
+        assert_eq!(certain(0.0), [0.0, 0.0]);
+    }
 }
