@@ -23,7 +23,7 @@ pub enum Ruling {
     Clean,
     /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
     /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
-    /// Or somebody stopped or froze it for more than was allowed, or it was not seen.
+    /// Or somebody stopped or froze it for more than was allowed, or something in it was cut short, or it was not seen.
     Unclear,
     /// Disturbed by more.
     Disturbed,
@@ -39,6 +39,9 @@ pub enum Doubt {
     Spare,
     /// Somebody stopped or froze it for longer than was allowed.
     Held,
+    /// A signal ended something in it, such as a time limit's, from which more was taken by then than was allowed: the run took no longer
+    /// for that, but got less far.
+    Cut,
     /// The hypervisor took CPUs, and what that cost is not known.
     Hypervisor,
     /// Nothing that it computed was seen, or less than was missed.

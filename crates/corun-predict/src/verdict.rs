@@ -9,24 +9,27 @@
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
 //! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
-//! out of the run's own sleep, or of time in which its own CPU budget would have stopped it, nor a run from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
+//! out of the run's own sleep, or of time in which its own CPU budget would have stopped it, nor a run in which a signal ended something
+//! from which more was taken than was allowed ([`crate::cut_short`]), nor one from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
 //! that it can have lost is no more than was allowed, either, beyond what the best of ways is off.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
-use crate::alone::Hints;
 use crate::calibrated::REPLAY;
-use crate::counterfactual::{AloneTime, Counterfactual};
+use crate::counterfactual::AloneTime;
+pub use crate::cut_short::CutShort;
+use crate::cut_short::Killed;
 use crate::estimate::{Culprit, Method};
 use crate::hypervisor::Hypervisor;
-use crate::loss::{Loss, Losses, SLOT_NS};
+pub use crate::over_time::Disturbance;
+use crate::over_time::{LossOverTime, Tenants};
 use crate::predictor::culprits;
 pub use crate::ruling::{resolution, Doubt, Ruling, COARSEST, MOMENT_NS};
 use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, RunLog, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Definition: the default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
@@ -63,6 +66,8 @@ pub struct Verdict {
     /// The least share of the wall time in which it waited for nothing but processes, events and timers outside of it, 0..1: what
     /// delayed those is not known. `None`: not measured.
     pub outside: Option<f64>,
+    /// Of what a signal ended within it, that from which most was taken; `None`: nothing was, or it is not known.
+    pub cut_short: Option<CutShort>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
     pub corunners_ns: u64,
     /// Of the time that CPUs which it may use were busy, what the hypervisor below took for others, 0..1. It is in no other
@@ -104,36 +109,6 @@ impl Pace {
     }
 }
 
-/// A stretch of the run that was disturbed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Disturbance {
-    /// From the start of the run, in nanoseconds.
-    pub start_ns: u64,
-    /// From the start of the run.
-    pub end_ns: u64,
-    /// Share of its wall time that would not have been needed.
-    pub disturbance: f64,
-    /// Who took most of it; `None`: not known.
-    pub culprit: Option<String>,
-}
-
-impl Disturbance {
-    /// How long it would have taken less undisturbed, in nanoseconds.
-    pub fn lost_ns(&self) -> f64 {
-        (self.end_ns - self.start_ns) as f64 * self.disturbance
-    }
-
-    /// Makes it end with the run, in which all that it lost was lost; returns whether it is of the run at all.
-    fn ends_by(&mut self, end_ns: u64) -> bool {
-        if self.start_ns < end_ns && end_ns < self.end_ns {
-            let stretched = (self.end_ns - self.start_ns) as f64 / (end_ns - self.start_ns) as f64;
-            self.disturbance = (self.disturbance * stretched).min(1.0);
-            self.end_ns = end_ns;
-        }
-        self.start_ns < end_ns
-    }
-}
-
 /// Judges a run as its windows come in.
 #[derive(Clone, Debug)]
 pub struct Judge {
@@ -147,7 +122,8 @@ pub struct Judge {
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
     outside_ns: Option<u64>,
     hypervisor: Hypervisor,
-    tenants: BTreeMap<TenantId, (String, TenantKind)>,
+    killed: Killed,
+    tenants: Tenants,
     unavailable: BTreeSet<Unavailable>,
     /// The run, slot by slot; `None`: nobody asks for parts of it.
     slots: Option<Slots>,
@@ -165,7 +141,8 @@ impl Judge {
             life: Ledger::default(),
             is_parallel: false,
             outside_ns: Some(0),
-            tenants: BTreeMap::new(),
+            tenants: Tenants::new(),
+            killed: Killed::default(),
             unavailable: BTreeSet::new(),
             slots: None,
         }
@@ -193,6 +170,7 @@ impl Judge {
         let computed =
             seen.tasks.iter().filter(|t| t.tenant == self.subject && t.account.ledger.on_cpu_ns() > 0);
         self.is_parallel |= computed.count() > 1;
+        self.killed.see(seen, self.subject);
         let window = Window::of(seen, self.subject);
         self.hypervisor.add(seen, &window.reach.all());
         if let Some(slots) = &mut self.slots {
@@ -202,8 +180,9 @@ impl Judge {
     }
 
     /// Takes what the run's tasks did, event by event, up to about the end of the last window: it tells when in a window its parts
-    /// lost something.
+    /// lost something, and what signals ended.
     pub fn push_log(&mut self, log: &RunLog) {
+        self.killed.push(log);
         if let Some(slots) = &mut self.slots {
             slots.push_log(log);
         }
@@ -239,10 +218,13 @@ impl Judge {
         let held = self.life.parts().held.map(|held| (held.stopped_ns + held.frozen_ns) as f64 / life_ns);
         let host_steal = self.hypervisor.share();
         let allowed = self.max_disturbance;
+        let cut_short = self.killed.worst(&whole);
+        let cut = cut_short.as_ref().map_or(0.0, |cut| share(cut.taken_ns()));
         let doubt = match disturbance {
             d if d > allowed && d <= resolution => Some(Doubt::Short),
             _ if least <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
             d if d > allowed && least <= allowed => Some(Doubt::Spare),
+            d if d <= allowed && cut > allowed.max(resolution) => Some(Doubt::Cut),
             d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
                 Some(Doubt::Hypervisor)
             }
@@ -270,6 +252,7 @@ impl Judge {
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             held,
             outside: self.outside_ns.map(|ns| share(ns as f64)),
+            cut_short,
             corunners_ns: whole.corunners_ns as u64,
             host_steal,
             watcher_ns: self.watcher_ns,
@@ -289,91 +272,6 @@ impl Judge {
     }
 }
 
-/// What a run lost and when, found as it goes on: a long one has many windows, and none of them is kept.
-#[derive(Clone, Debug, Default)]
-struct LossOverTime {
-    begin_ns: Option<u64>,
-    known: Counterfactual,
-    /// The slot before the present one: should that be the last and too short, it is a part of it.
-    before: Window,
-    /// The present slot.
-    slot: Window,
-    losses: Losses,
-    /// Disturbed slots that follow each other, and what they lost.
-    open: Window,
-    open_lost_ns: f64,
-    found: Vec<Disturbance>,
-}
-
-type Tenants = BTreeMap<TenantId, (String, TenantKind)>;
-
-impl LossOverTime {
-    fn push(&mut self, window: Window, allowed: f64, tenants: &Tenants) {
-        self.begin_ns.get_or_insert(window.start_ns);
-        if self.slot.wall_ns >= SLOT_NS as f64 {
-            let slot = std::mem::replace(&mut self.slot, window);
-            let before = std::mem::replace(&mut self.before, slot);
-            self.judge(&before, allowed, tenants);
-        } else {
-            self.slot.add(&window);
-        }
-    }
-
-    /// A slot is over.
-    fn judge(&mut self, slot: &Window, allowed: f64, tenants: &Tenants) {
-        if slot.wall_ns <= 0.0 {
-            return self.close(tenants);
-        }
-        let loss = Loss::of(slot, Hints::default());
-        self.losses.push(slot, &loss);
-        if loss.shares()[1] > allowed.max(resolution(slot.wall_ns as u64)) {
-            self.open.add(slot);
-            self.open_lost_ns += loss.lost_ns[1];
-        } else {
-            self.close(tenants);
-        }
-    }
-
-    /// What was disturbed is not any more.
-    fn close(&mut self, tenants: &Tenants) {
-        let w = std::mem::take(&mut self.open);
-        let lost_ns = std::mem::take(&mut self.open_lost_ns);
-        let begin_ns = self.begin_ns.unwrap_or(0);
-        if w.wall_ns > 0.0 {
-            self.found.push(Disturbance {
-                start_ns: w.start_ns - begin_ns,
-                end_ns: w.end_ns - begin_ns,
-                disturbance: (lost_ns / w.wall_ns).min(1.0),
-                culprit: culprits(&w, tenants).into_iter().find_map(|c| c.tenant),
-            });
-        }
-    }
-
-    /// The run is over: what it lost, and when it lost more than was allowed.
-    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>) {
-        let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
-        if slot.wall_ns < SLOT_NS as f64 {
-            before.add(&slot);
-            self.judge(&before, allowed, tenants);
-        } else {
-            self.judge(&before, allowed, tenants);
-            self.judge(&slot, allowed, tenants);
-        }
-        self.close(tenants);
-        let (loss, kept) = self.losses.total(&self.known);
-        // Intervals are those of the sums. A run that lost something else lost it at another time.
-        if loss.differs_from_sums(allowed) {
-            self.found.clear();
-        }
-        // Where the whole lost less than its parts by themselves, each of them did.
-        self.found.retain_mut(|interval| {
-            interval.disturbance = (interval.disturbance * kept).min(1.0);
-            kept == 1.0 || interval.disturbance > allowed
-        });
-        (loss, self.losses.whole().clone(), self.found)
-    }
-}
-
 /// How long the subject's tasks waited for a CPU that corun itself held; `None`: it is not told apart.
 fn taken_by_watcher(seen: &Observation, subject: TenantId) -> Option<u64> {
     let watcher = seen.tenants.iter().find(|t| t.kind == TenantKind::Watcher)?.id;
@@ -387,6 +285,7 @@ mod tests {
     use super::*;
     use corun_model::culprit::Share;
     use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+    use corun_model::run_log::{Event, Left, What};
     use corun_model::{Counters, CpuId, Culprits, Ledger, Parts, TaskId, Tenant};
 
     const MS: u64 = 1_000_000;
@@ -527,6 +426,27 @@ mod tests {
         judge.push(&seen);
         let found = judge.verdict(None);
         assert!((found.disturbance - 0.03).abs() < 1e-9 && found.corunners_ns == 30 * MS, "{found:?}");
+    }
+
+    #[test]
+    fn a_run_that_lost_nothing_is_not_clean_where_a_signal_ended_what_was_starved_in_it() {
+        for (left, stolen_ms, is_cut) in
+            [(Left::Killed, 100, true), (Left::Ended, 100, false), (Left::Killed, 15, false)]
+        {
+            let mut seen = run(1000, &[(TenantKind::Command, stolen_ms)]);
+            // It was in the run's way for no longer than this.
+            seen.by_tenant[1].account = ran(10 * MS);
+            let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+            judge.push(&seen);
+            let ends = Event { t_ns: 1000 * MS, task: TaskId(7), what: What::Leaves(left) };
+            judge.push_log(&RunLog { events: vec![ends], ..RunLog::default() });
+            let found = judge.verdict(None);
+            assert!(found.disturbance <= MAX_DISTURBANCE, "{found:?}");
+            assert_eq!(found.doubt == Some(Doubt::Cut), is_cut, "{found:?}");
+            let cut = found.cut_short.map(|cut| (cut.name, cut.after_ns, (cut.taken * 1e3).round() as u64));
+            let told = (Some("bench".to_owned()), 1000 * MS, stolen_ms);
+            assert_eq!(cut, (left == Left::Killed).then_some(told));
+        }
     }
 
     #[test]

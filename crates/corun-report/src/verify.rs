@@ -150,6 +150,9 @@ impl VerifyReport {
                 spared(least, disturbance, self.judged.stopped_anyway),
                 self.allowed()
             ),
+            (Ruling::Unclear, Some(Doubt::Cut)) => {
+                format!("unclear: {took}, but {} ({})", self.cut_short().unwrap_or_default(), self.allowed())
+            }
             (Ruling::Unclear, Some(Doubt::Hypervisor)) => format!(
                 "unclear: {took}, but the hypervisor took {} % of the time that its CPUs were busy, and nobody can tell \
                  what that cost ({})",
@@ -181,7 +184,20 @@ impl VerifyReport {
                 format!("disturbed{by}: {took} ({}); alone the same work would have taken {alone}{stopped}", self.allowed())
             }
         };
-        judged + &outside
+        // Of the command as a whole, and where it is the doubt, it is said already.
+        let is_news = self.judged.doubt != Some(Doubt::Cut) && self.meta.signal.is_none();
+        let cut_short = self.cut_short().filter(|_| is_news).map_or(String::new(), |it| format!("; {it}"));
+        judged + &cut_short + &outside
+    }
+
+    /// That a signal ended something in it of which more had been taken by then than the run may lose.
+    fn cut_short(&self) -> Option<String> {
+        let Verdict { cut_short, max_disturbance, wall_ns, .. } = &self.judged;
+        let cut = cut_short.as_ref().filter(|cut| cut.taken_ns() > max_disturbance * *wall_ns as f64)?;
+        let who =
+            cut.name.as_ref().map_or("a task of it".to_owned(), |who| format!("`{}` in it", name(who, 40)));
+        let (after, taken) = (human_ns(cut.after_ns), share(cut.taken));
+        Some(format!("{who} was ended by a signal after {after}, of which others had taken {taken} %"))
     }
 
     /// Who took most of it: by half of it and more it was mostly him; of less it is said how much.
@@ -245,8 +261,8 @@ impl VerifyReport {
             }
         }
         out.push_str(&parts::lines(&self.benchmarks, &self.failed_tests, self.failed_tests_left_out));
-        if self.judged.verdict != Ruling::Clean && !self.is_measured_clean() {
-            let _ = writeln!(out, "  {}", self.remedy());
+        if let Some(remedy) = self.remedy() {
+            let _ = writeln!(out, "  {remedy}");
         }
         if self.tries.len() > 1 {
             let all: Vec<String> = self.tries.iter().map(|t| format!("{} %", share(t.disturbance))).collect();
@@ -289,18 +305,30 @@ impl VerifyReport {
         out
     }
 
+    /// Whether corun was told to stop before the command ended. Who does that hears the signal's status, not the command's.
+    fn is_interrupted(&self) -> bool {
+        let VerifyMeta { exit_status, signal, still_running, .. } = self.meta;
+        signal.is_none() && still_running.is_none() && exit_status > 128
+    }
+
     fn failure(&self) -> String {
-        match (self.meta.signal, self.meta.still_running) {
-            // Who interrupts a run hears the signal's status, not the command's.
-            (None, None) if self.meta.exit_status > 128 => {
-                format!("interrupted before the command ended ({})", self.meta.exit_status)
-            }
-            (signal, _) => failed(self.meta.exit_status, signal).unwrap_or_default(),
+        match self.meta.exit_status {
+            status if self.is_interrupted() => format!("interrupted before the command ended ({status})"),
+            status => failed(status, self.meta.signal).unwrap_or_default(),
         }
     }
 
     /// What to do about a run that is not clean.
-    fn remedy(&self) -> &'static str {
+    fn remedy(&self) -> Option<&'static str> {
+        match self.meta.exit_status {
+            _ if self.judged.verdict == Ruling::Clean || self.is_measured_clean() => None,
+            0 => Some(self.what_helps()),
+            _ if self.is_interrupted() => None,
+            _ => Some("--retries runs no command again that failed"),
+        }
+    }
+
+    fn what_helps(&self) -> &'static str {
         match (self.judged.verdict, self.tries.len()) {
             (Ruling::Unclear, _) if self.stopped().is_some() => {
                 "--retries N runs it again, until nobody stops it"
@@ -308,6 +336,9 @@ impl VerifyReport {
             (Ruling::Unclear, _) => match self.judged.doubt {
                 Some(Doubt::Spare | Doubt::Unbounded) => {
                     "--retries N runs it again; run it once alone to see whether it takes less"
+                }
+                Some(Doubt::Cut) => {
+                    "--retries N runs it again; with a longer time limit it would get as far as alone"
                 }
                 Some(Doubt::Hypervisor) => {
                     "--retries N runs it again; a machine of its own, or CPUs of its own below, would tell"

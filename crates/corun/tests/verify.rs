@@ -4,6 +4,7 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -73,6 +74,56 @@ fn of_tests_that_ran_at_the_same_time_nobody_can_tell_which_was_starved() {
         assert!(test["why"].as_str().unwrap().starts_with("several tests ran at a time"), "{test}");
     }
     assert!(!read("tests.corun.xml").contains("corun.stolen_s"), "nobody knows whose it was");
+}
+
+/// A command that is pinned to the first CPU that there is.
+fn pinned<'a>(command: &[&'a str]) -> Vec<&'a str> {
+    let script = "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); exec taskset -c $cpu \"$@\"";
+    [&["sh", "-c", script, "sh"], command].concat()
+}
+
+#[test]
+fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = |command: &[&str]| {
+        let output = Command::new(cargo_bin("corun"))
+            .args(["verify", "--json", "v.json", "--"])
+            .args(command)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let read = std::fs::read_to_string(folder.path().join("v.json"));
+        let report: Value =
+            serde_json::from_str(&read.unwrap_or_else(|e| panic!("{e}: {}", said(&output)))).unwrap();
+        (said(&output), report)
+    };
+    let busy = "while :; do :; done";
+    let hog = pinned(&["timeout", "60", "sh", "-c", busy]);
+    let mut hog = Command::new(hog[0]).args(&hog[1..]).process_group(0).spawn().unwrap();
+    // `timeout` ends with 124; a shell that sleeps and kills, with 0.
+    let found = [
+        limited(&pinned(&["timeout", "2", "sh", "-c", busy])),
+        limited(&pinned(&["sh", "-c", "sh -c 'while :; do :; done' & sleep 2; kill $!; wait; true"])),
+    ];
+    // SAFETY: a signal to the group that the loop leads, for which nobody has waited.
+    unsafe { libc::kill(-(hog.id() as i32), libc::SIGKILL) };
+    hog.wait().unwrap();
+    if found[0].1["source"] != "ebpf" {
+        println!("skipped: without eBPF nobody knows what signals ended");
+        return;
+    }
+    for (said, report) in &found {
+        let cut = &report["cut_short"];
+        assert_eq!(cut["name"], "sh", "{said} {report}");
+        assert!(cut["after_ns"].as_u64().unwrap().abs_diff(2_000_000_000) < 500_000_000, "{cut}");
+        assert!(cut["taken"].as_f64().unwrap() > 0.25, "half of its time goes to the loop: {cut}");
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("`sh` in it was ended by a signal after"), "{said}");
+        assert_ne!(report["verdict"], "clean", "{said}");
+    }
+    let [(said, timed_out), _] = &found;
+    assert_eq!(timed_out["verdict"], "disturbed", "{said}");
+    assert!(timed_out["disturbance"].as_f64().unwrap() > 0.25, "{said} {timed_out}");
 }
 
 #[test]

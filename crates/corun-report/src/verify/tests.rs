@@ -33,6 +33,7 @@ fn report(verdict: Ruling) -> VerifyReport {
         undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
         held: Some(0.0),
         outside: Some(0.0),
+        cut_short: None,
         corunners_ns: 600_000_000,
         host_steal: Some(0.0),
         watcher_ns: Some(1_200_000),
@@ -178,6 +179,19 @@ fn what_is_not_clean_says_what_to_do_and_what_is_says_nothing() {
     assert!(found.text().contains("--retries N runs it again"), "{}", found.text());
     assert!(report(Ruling::Unclear).text().contains("make it longer"));
     assert!(!report(Ruling::Clean).text().contains("--retries"));
+}
+
+#[test]
+fn to_run_it_again_is_no_advice_where_that_does_not_happen() {
+    for ruling in [Ruling::Disturbed, Ruling::Unclear] {
+        let mut failed = report(ruling);
+        (failed.meta.exit_status, failed.meta.still_running) = (124, Some(0));
+        let said = failed.text();
+        assert!(said.contains("\n  --retries runs no command again that failed\n"), "{said}");
+        assert_eq!(said.matches("--retries").count(), 1, "{said}");
+        (failed.meta.exit_status, failed.meta.still_running) = (130, None);
+        assert!(!failed.text().contains("--retries"), "{}", failed.text());
+    }
 }
 
 #[test]

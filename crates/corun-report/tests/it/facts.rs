@@ -4,7 +4,7 @@
 use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::ledger::Held;
 use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, Waited};
-use corun_predict::verdict::{Disturbance, Doubt, Ruling, Verdict};
+use corun_predict::verdict::{CutShort, Disturbance, Doubt, Ruling, Verdict};
 use corun_report::predict::{Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::profile::schema::{Block, LostTime};
 use corun_report::verify::{VerifyMeta, VerifyReport};
@@ -174,6 +174,7 @@ fn what_verify_says() {
         undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
         held: Some(0.0),
         outside: Some(0.0),
+        cut_short: None,
         corunners_ns: 0,
         host_steal: Some(0.0),
         watcher_ns: None,
@@ -186,6 +187,7 @@ fn what_verify_says() {
     let disturbed = || judged(Ruling::Disturbed, None, 0.12);
     let unclear = |doubt, disturbance| judged(Ruling::Unclear, Some(doubt), disturbance);
     let after = |exit_status, signal| VerifyMeta { exit_status, signal, ..VerifyMeta::default() };
+    let cut = |taken| Some(CutShort { name: Some("cc1".into()), after_ns: 3 * S, taken });
     let interval = |n: u64, disturbance| Disturbance {
         start_ns: n * 500 * MS,
         end_ns: n * 500 * MS + 300 * MS,
@@ -240,6 +242,18 @@ fn what_verify_says() {
         ),
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
         ("stopped and disturbed", no(), Verdict { held: Some(0.49), ..disturbed() }),
+        ("a signal ended what was starved", no(), Verdict { cut_short: cut(0.12), ..disturbed() }),
+        (
+            "a signal ended the command, which was starved",
+            after(137, Some(9)),
+            Verdict { cut_short: cut(0.12), ..disturbed() },
+        ),
+        (
+            "a signal ended what was starved, and what waits for it kept its time",
+            no(),
+            Verdict { cut_short: cut(0.5), ..unclear(Doubt::Cut, 0.004) },
+        ),
+        ("a signal ended what nobody starved", no(), Verdict { cut_short: cut(0.001), ..clean() }),
         ("it was not seen", no(), unclear(Doubt::Unseen, 0.0)),
         (
             "nothing bounds its loss",
