@@ -188,8 +188,8 @@ pub struct TaskRec {
     pub cgroups: u64,
     /// Its process group then.
     pub pgid: u32,
-    #[doc(hidden)]
-    pub pad: u32,
+    /// The group of the processes that it starts; 0: it has no say.
+    pub heirs: u32,
     /// The edge of the next field.
     pub open_edge_ns: u64,
     /// How much of the wait that was open at that edge a quota had taken up to it.

@@ -449,17 +449,24 @@ impl Probe {
     /// Puts a task into `group`, and all that it starts from now on. False when the probe does not know it.
     pub fn assign(&self, tid: u32, group: u32) -> bool {
         debug_assert!(group >= group::WATCHER);
-        if tid >= self.tid_max {
-            return false;
-        }
-        let slot = self.slots.word(tid as usize, 0).load(Ordering::Acquire);
-        if slot == 0 || slot >= self.max_tasks {
-            return false;
-        }
-        let field = |offset| self.tasks.word(slot as usize, offset);
+        let Some(slot) = self.slot_of(tid) else { return false };
+        let field = |offset| self.tasks.word(slot, offset);
         field(offset_of!(TaskRec, group)).store(group, Ordering::Relaxed);
         field(offset_of!(TaskRec, flags)).fetch_or(STICKY, Ordering::Release);
         field(offset_of!(TaskRec, tid)).load(Ordering::Relaxed) == tid
+    }
+
+    /// The processes that a task starts from now on belong to this group, and so does what they start. Not the task itself.
+    pub fn assign_heirs(&self, tid: u32, group: u32) {
+        if let Some(slot) = self.slot_of(tid) {
+            self.tasks.word(slot, offset_of!(TaskRec, heirs)).store(group, Ordering::Release);
+        }
+    }
+
+    /// Where the record of a task is, if it has one.
+    fn slot_of(&self, tid: u32) -> Option<usize> {
+        let slot = (tid < self.tid_max).then(|| self.slots.word(tid as usize, 0).load(Ordering::Acquire))?;
+        (slot != 0 && slot < self.max_tasks).then_some(slot as usize)
     }
 
     /// Hands over the tasks that ended since the last call.

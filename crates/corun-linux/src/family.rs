@@ -64,6 +64,13 @@ impl Family {
         self.members.keys().copied()
     }
 
+    /// All threads of the processes on the way from this process to one of them: these are not of the family, but what else they
+    /// start is.
+    pub fn tasks_in_between(&self) -> Vec<u32> {
+        let others = self.watching.iter().skip(1);
+        others.flat_map(|pid| procfs::tasks(&self.root, *pid).unwrap_or_default()).collect()
+    }
+
     /// All threads of those who lived at the last look.
     pub fn tasks(&self) -> Vec<u32> {
         self.pids().flat_map(|pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect()

@@ -308,6 +308,26 @@ fn a_target_that_forks_away_is_followed() {
 }
 
 #[test]
+fn what_a_shell_on_the_way_to_corun_starts_later_belongs_to_the_ancestor_that_is_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.json");
+    // The shell that was given starts another, which starts corun, and a loop once corun has begun: that computes for a second.
+    let corun = Command::cargo_bin("corun").unwrap().get_program().to_owned();
+    let between = "$CORUN profile -q -p $PPID --for 4s --json $FILE & sleep 2; timeout 1 sh -c 'while :; do :; done'; wait";
+    let mut ancestor = Command::new("sh");
+    ancestor.args(["-c", "sh -c \"$BETWEEN\"; true"]);
+    let output = ancestor.env("CORUN", corun).env("FILE", &file).env("BETWEEN", between).output().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)));
+    let r: Value = serde_json::from_str(&text).unwrap();
+    adds_up(&r["subject"]);
+    let ledger = &r["subject"]["ledger"];
+    let wanted_ns = ns(ledger, "compute_ns") + ns(ledger, "steal_ns");
+    assert!(wanted_ns > 500_000_000, "a loop of a second wants a CPU: {ledger}");
+    let is_of_it = |t: &Value| t["name"].as_str().is_some_and(|name| name.starts_with("corun"));
+    assert!(!r["tasks"].as_array().unwrap().iter().any(is_of_it), "it is nobody's: {}", r["tasks"]);
+}
+
+#[test]
 fn without_root_the_ledger_is_there_and_the_culprits_are_said_to_be_missing() {
     if !is_root() {
         println!("skipped: only root can become somebody else");

@@ -105,7 +105,7 @@ struct task_rec {
 	char comm[16];
 	u64 cgroups; /* where it was, in all hierarchies at once, when its group was found: the kernel's css_set */
 	u32 pgid; /* its process group then */
-	u32 pad;
+	u32 heirs; /* the group of the processes that it starts; 0: it has no say */
 	/* Of a wait that was open when user space asked: how much of it a quota had taken up to this edge. */
 	u64 open_edge_ns;
 	u64 open_throttled_ns;

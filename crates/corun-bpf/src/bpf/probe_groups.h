@@ -178,6 +178,12 @@ static __always_inline void find_group(struct task_rec *t, struct task_struct *p
 /* The same for a new record. Whoever is born stays with whom it comes from, where nothing tells the two apart. */
 static __always_inline void begin_group(struct task_rec *t, struct task_struct *p, struct task_rec *from)
 {
+	if (from && from->heirs && from->tgid != t->tgid) {
+		t->flags |= STICKY;
+		t->group = from->heirs;
+		return;
+	}
+	t->heirs = from ? from->heirs : 0;
 	if (from && from->flags & STICKY)
 		t->flags |= STICKY;
 	if (from && (from->flags & STICKY || (from->group >= GROUP_FIRST && from->pgid == pgid_of(p) &&

@@ -81,6 +81,9 @@ impl LiveHost {
     /// assigned.
     fn assign_family(&self, mut family: Family, group: u32) -> Result<(), LiveError> {
         let mut known = 0;
+        for tid in family.tasks_in_between() {
+            self.probe.assign_heirs(tid, group);
+        }
         for _ in 0..5 {
             family.look()?;
             let tids = family.tasks();
