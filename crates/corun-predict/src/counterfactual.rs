@@ -22,6 +22,10 @@ pub struct AloneTime {
     /// Whether what the subject spun was told from what it computed; else this says little of one that spins.
     #[serde(default)]
     pub tells_spinning: bool,
+    /// How long it slept again and again while nobody of it was at work, in nanoseconds: perhaps it looked for something outside of it,
+    /// and what delayed that is not known.
+    #[serde(default)]
+    pub looked_ns: f64,
 }
 
 /// Of a stretch: how much of it evidence covers, and what was lost in that.
@@ -93,7 +97,8 @@ fn together(pair: &[AloneTime]) -> AloneTime {
     let steal = if all > 0.0 { (a.steal * lost(a) + b.steal * lost(b)) / all } else { 0.0 };
     let alone_ns = [alone(0), alone(1), alone(2)];
     let tells_spinning = a.tells_spinning && b.tells_spinning;
-    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns, steal, tells_spinning }
+    let looked_ns = a.looked_ns + b.looked_ns;
+    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns, steal, tells_spinning, looked_ns }
 }
 
 #[cfg(test)]
@@ -101,7 +106,8 @@ mod tests {
     use super::*;
 
     fn evidence(start_ns: u64, alone_ns: [f64; 3]) -> AloneTime {
-        AloneTime { start_ns, end_ns: start_ns + 100, alone_ns, steal: 0.5, tells_spinning: true }
+        let end_ns = start_ns + 100;
+        AloneTime { start_ns, end_ns, alone_ns, steal: 0.5, tells_spinning: true, looked_ns: 0.0 }
     }
 
     #[test]

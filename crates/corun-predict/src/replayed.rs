@@ -27,6 +27,8 @@ pub struct Replayer {
     wake_up_ns: Option<u64>,
     /// Handed out of the present stretch of the log so far: alone, at least, likely, at most.
     told_ns: [f64; 3],
+    /// The same of how long it looked for something outside of it.
+    told_looked_ns: u64,
     /// Up to when anything has been told.
     told_until_ns: Option<u64>,
     failed: Option<NoReplay>,
@@ -39,6 +41,7 @@ impl Replayer {
             transcriber: Transcriber::default(),
             wake_up_ns,
             told_ns: [0.0; 3],
+            told_looked_ns: 0,
             told_until_ns: None,
             failed: None,
         }
@@ -109,11 +112,13 @@ impl Replayer {
         more[0] = more[0].min(more[1]);
         more[2] = more[2].max(more[1]);
         (0..3).for_each(|i| self.told_ns[i] += more[i]);
+        let looked_ns = transcript.looked_ns.saturating_sub(self.told_looked_ns) as f64;
+        self.told_looked_ns = self.told_looked_ns.max(transcript.looked_ns);
         if is_full {
-            self.told_ns = [0.0; 3];
+            (self.told_ns, self.told_looked_ns) = ([0.0; 3], 0);
         }
         self.told_until_ns = Some(end_ns);
-        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0, tells_spinning })
+        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0, tells_spinning, looked_ns })
     }
 
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.

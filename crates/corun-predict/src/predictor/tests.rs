@@ -154,6 +154,7 @@ fn what_one_phase_gains_and_the_next_loses_is_judged_over_the_whole_run() {
             alone_ns,
             steal: 1.0,
             tells_spinning: false,
+            looked_ns: 0.0,
         });
     }
     let run = predictor.so_far().unwrap();

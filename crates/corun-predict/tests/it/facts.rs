@@ -269,6 +269,7 @@ fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unle
                     alone_ns,
                     steal: 1.0,
                     tells_spinning: false,
+                    looked_ns: 0.0,
                 });
             }
             let _ = predictor.push(&observation(at, facts), Label::Shared);
@@ -293,6 +294,7 @@ fn evidence_decides_where_sums_do_not() {
         alone_ns: [0.98, 1.0, 1.0].map(|x| x * window_ns as f64),
         steal: 1.0,
         tells_spinning: false,
+        looked_ns: 0.0,
     };
     let mut judge = Judge::new(SUBJECT, 0.05);
     let mut predictor = Predictor::new(SUBJECT, Options::default());
@@ -330,6 +332,7 @@ fn verdict_with(course: &[Facts], alone: [f64; 3]) -> Verdict {
             alone_ns: alone.map(|share| share * window_ns as f64),
             steal: 1.0,
             tells_spinning: false,
+            looked_ns: 0.0,
         });
         judge.push(&observation(at, facts));
     }

@@ -20,6 +20,7 @@ fn verdict(seen: impl Fn(usize) -> Observation, alone_ms: Option<[u64; 3]>) -> V
             alone_ns,
             steal: 1.0,
             tells_spinning: false,
+            looked_ns: 0.0,
         });
     }
     judge.verdict(None)

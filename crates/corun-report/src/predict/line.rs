@@ -78,7 +78,9 @@ impl Pieces {
         if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
             return Err("cannot tell: what it would take alone came to no number".to_owned());
         }
-        let is_open = report.may_have_spun == Some(true);
+        let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
+        // What it waits for may be late by nobody knows how much.
+        let is_open = report.may_have_spun == Some(true) || outside.is_some();
         let how = if is_open && low > 1.0 {
             format!("at least {slowdown:.2}× slower than alone")
         } else if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
@@ -119,7 +121,6 @@ impl Pieces {
             .filter_map(|(what, part)| Some((what, part.filter(|p| *p >= SMALL)?)))
             .map(|(what, part)| (part, format!("{what} {part:.2}")))
             .collect();
-        let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
         let how = match is_open {
             true => format!("{how} ({low:.2} or more)"),
             false => format!("{how} ({low:.2}-{high:.2})"),

@@ -69,6 +69,11 @@ impl Row {
         ops.get(self.from..self.until).is_some_and(are_idle)
     }
 
+    /// How long it slept in it.
+    pub(super) fn slept_ns(&self, ops: &[Op]) -> u64 {
+        ops.get(self.from..self.until).map_or(0, slept_ns)
+    }
+
     /// Takes its ticks away.
     pub(super) fn take_away(&self, ops: &mut Vec<Op>) {
         let ticks = ops.split_off(self.from.min(ops.len()));
@@ -78,15 +83,16 @@ impl Row {
 
 /// Whether these are sleeping, and next to no computing.
 pub(super) fn are_idle(ops: &[Op]) -> bool {
-    let (mut slept_ns, mut computed_ns) = (0, 0);
-    for op in ops {
-        match op {
-            Op::Compute { ns, .. } => computed_ns += ns,
-            Op::Outside(Outside { is_sleep: true, lasted_ns, .. }) => slept_ns += lasted_ns,
-            _ => {}
-        }
-    }
-    computed_ns as f64 <= IDLE * slept_ns as f64
+    let computed_ns: u64 = ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum();
+    computed_ns as f64 <= IDLE * slept_ns(ops) as f64
+}
+
+fn slept_ns(ops: &[Op]) -> u64 {
+    let of = |op: &Op| match op {
+        Op::Outside(Outside { is_sleep: true, lasted_ns, .. }) => *lasted_ns,
+        _ => 0,
+    };
+    ops.iter().map(of).sum()
 }
 
 /// Whether there is nothing but computing among these.

@@ -62,6 +62,7 @@ pub struct Transcriber {
     holding: Holding,
     yields: u64,
     events: u64,
+    looked_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +159,8 @@ pub struct Transcript {
     pub lasted_ns: u64,
     /// How often it called `sched_yield`.
     pub yields: u64,
+    /// How long it slept again and again while nobody of it was at work, in nanoseconds: perhaps it looked for something outside of it.
+    pub looked_ns: u64,
     /// How many events it was made of.
     pub events: u64,
 }
@@ -259,6 +262,7 @@ impl Transcriber {
             start_ns,
             lasted_ns: end_ns - start_ns,
             yields: std::mem::take(&mut self.yields),
+            looked_ns: std::mem::take(&mut self.looked_ns),
             events: std::mem::take(&mut self.events),
         };
         self.begin_ns = Some(at_ns);

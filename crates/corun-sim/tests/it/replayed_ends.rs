@@ -356,6 +356,41 @@ fn of_looks_at_a_daemon_that_works_on_nobody_knows_what_they_were_for() {
 }
 
 #[test]
+fn who_sleeps_again_and_again_while_nobody_is_at_work_may_look_for_something_outside() {
+    let looked = |tape: &Tape| {
+        let mut transcriber = Transcriber::default();
+        transcriber.push(&tape.log(2));
+        transcriber.cut(true).looked_ns / MS
+    };
+    let sleeps = |pieces: u32, computes: f64| {
+        let mut tape = Tape::new();
+        tape.runs(0.0, 1);
+        for piece in 0..pieces {
+            let at = 20.0 * f64::from(piece);
+            tape.sleeps_until(at + computes, 1, at + 20.0, true).waits(at + computes, 1, For::Sleep);
+            tape.fires(at + 20.0, 1);
+        }
+        tape.ends(20.0 * f64::from(pieces), 1);
+        tape
+    };
+    assert!(looked(&sleeps(20, 0.1)) > 380, "twenty times for a fiftieth of a second");
+    assert_eq!(looked(&sleeps(4, 0.1)), 0, "a time in a few pieces");
+    assert_eq!(looked(&sleeps(20, 4.0)), 0, "it paces its work");
+    assert_eq!(looked(&twelve_looks()), 0, "it may look for what another of its own does");
+    // A shell alone, that lets children sleep.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    for look in 0..12 {
+        let (at, child) = (51.0 * f64::from(look), 10 + look as u32);
+        tape.born(at + 0.1, child, 1, child).waits(at + 0.2, 1, For::Child).runs(at + 0.2, child);
+        tape.sleeps_until(at + 0.7, child, at + 50.7, true).waits(at + 0.7, child, For::Sleep);
+        tape.fires(at + 50.7, child).woken(at + 50.9, 1, child).ends(at + 50.9, child);
+    }
+    tape.ends(612.5, 1);
+    assert!(looked(&tape) > 580, "{}", looked(&tape));
+}
+
+#[test]
 fn looks_that_are_short_next_to_what_making_them_takes_are_likely_looks() {
     // A task next to a loop computes 300 ms. A shell looks every 12 ms, and computes for 2 ms of these.
     let mut tape = Tape::new();

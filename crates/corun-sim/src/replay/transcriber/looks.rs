@@ -123,7 +123,10 @@ impl Transcriber {
             let mut rows = std::mem::take(&mut task.rows);
             rows.extend(task.row.take());
             let task = &self.tasks[ix];
-            let habits = Habits::of(task, &rows);
+            let (ops, habits) = (&task.script.ops, Habits::of(task, &rows));
+            let is_alone =
+                |row: &&Row| row.looks.is_empty() && row.count >= MANY && row.is_sleep() && row.is_idle(ops);
+            self.looked_ns += rows.iter().filter(is_alone).map(|row| row.slept_ns(ops)).sum::<u64>();
             let (mut ticks, mut after) = (BTreeMap::new(), BTreeMap::new());
             for (n, row) in rows.iter().enumerate().filter(|(_, row)| !row.looks.is_empty()) {
                 let may_look = match self.judge(ix, row, &habits, n + 1 == rows.len()) {

@@ -107,6 +107,10 @@ impl Transcriber {
     fn may_have_seen(&mut self, ix: Ix, looks: &Looks) {
         let glances = &self.tasks[ix].glances;
         let of = |child: &Ix| glances.iter().rfind(|glance| glance.child == *child);
+        if looks.are_sure() && looks.sleepers.iter().all(|child| of(child).is_none()) {
+            self.looked_ns += looks.slept_ns;
+            return;
+        }
         let Some((last, before)) = looks.sleepers.split_last() else { return };
         let Some(Glance { marks, amid_work: goes_on, .. }) = of(last).cloned() else { return };
         let was_amid_work = before.iter().all(|child| of(child).is_some_and(|glance| glance.amid_work));
