@@ -26,13 +26,13 @@ pub fn counting_cost(added_ns: u64, share: f64) -> String {
 
 /// That it is of a time that has passed.
 pub fn past(time: &str) -> String {
-    format!("from a ring: what an agent saw from {time}")
+    format!("of the past: what was kept from {time}")
 }
 
 /// How much of that time was not seen.
 pub fn not_kept(missing_ns: u64) -> Option<String> {
     // Windows and the time of day are not read at the same instant.
-    (missing_ns >= 100_000_000).then(|| format!("{} of it are missing from the ring", human_ns(missing_ns)))
+    (missing_ns >= 100_000_000).then(|| format!("{} of it were not kept", human_ns(missing_ns)))
 }
 
 /// That an agent was started again in that time.

@@ -175,6 +175,11 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
     let out = corun(folder.path(), &["profile", "--from", "it.rec", "--json", "-"]);
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     let seen: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(
+        seen["notes"][0].as_str().unwrap().starts_with("of the past: what was kept from "),
+        "{}",
+        seen["notes"]
+    );
     let of_hog = |c: &&Value| c["tenant"]["name"] == "record-hog";
     let took_of = |victim: &Value| -> f64 {
         victim["culprits"].as_array().into_iter().flatten().filter(of_hog).map(|c| s(&c["steal_ns"])).sum()
