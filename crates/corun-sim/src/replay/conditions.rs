@@ -1,6 +1,7 @@
 //! What a program has when its run is replayed, and what is made of what its script leaves open.
 
 use super::script::{By, Change, Ends, Spinning, Switched};
+use crate::sched::FairOptions;
 
 /// What a program would have alone, and what to make of what its script leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Conditions {
     pub spun: Spinning,
     /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
     pub shares_work: bool,
+    /// Of 1,024 times that a CPU runs dry, how often it looks at first whether a task waits at another. The kernel has learnt that.
+    pub newidle_ratio: u32,
 }
 
 impl Conditions {
@@ -47,6 +50,7 @@ impl Default for Conditions {
             looks: None,
             spun: Spinning::Likely,
             shares_work: false,
+            newidle_ratio: FairOptions::default().newidle_ratio,
         }
     }
 }

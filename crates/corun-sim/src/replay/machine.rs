@@ -1,41 +1,53 @@
-//! The machine that a run is replayed on: CPUs, a fair queue, a quota; nobody else.
+//! The machine that a run is replayed on: CPUs, the kernel's queues, quotas; nobody else.
 //!
-//! Computing takes the time that it took. Queueing is not replayed but made anew: who wants a CPU while there is one has it, in
-//! turns of a slice where there are more tasks than CPUs, least served first. A wait ends when its waker has got as far as it had
-//! when it woke the task; if it has already, there is no wait. One queue for all CPUs, so that none is idle while a task that
-//! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
+//! Computing takes the time that it took. Queueing is not replayed but made anew, by the modelled [`Eevdf`]: a queue for each CPU, turns
+//! that end with a tick, a woken task's place as the kernel chooses it. So a CPU may be idle while a task waits at another, as it is live
+//! where a program has more tasks than CPUs: three that meet at a barrier on two CPUs take some 20 % longer than by one queue for both.
+//! A wait ends when its waker has got as far as it had when it woke the task; if it has already, there is no wait. Where tasks
+//! [meet](super::meetings), the last one wakes the others, whoever that is.
+//!
+//! Limits. The CPUs share one cache, and no two are hyperthreads of one core. All tasks have one weight, and are in one group.
 
+mod dispatch;
 mod helping;
 
 use super::conditions::Conditions;
+use super::meetings::{Meetings, Part};
 use super::script::{
     budgets_of, most_events, Budget, By, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram,
 };
 use super::NoReplay;
+use crate::sched::{Eevdf, Effects, FairOptions, Scheduler, TaskParams, Wake};
+use crate::streams::Streams;
 use corun_model::run_log::CpuMask;
+use corun_model::Machine as Topology;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Turns of tasks that want the same CPU, in nanoseconds.
-const SLICE_NS: u64 = 3_000_000;
-/// Who is woken takes the CPU of one that has had so much more, in nanoseconds.
-const GRAIN_NS: u64 = 1_000_000;
+/// The weight of a task of nice 0.
+const NICE_0: u64 = 1_024;
 
 /// How long a program takes under these conditions, until its last task has done its last step, in nanoseconds.
 ///
 /// # Errors
 /// [`NoReplay::Contradiction`]: somebody waits for a step that never comes. [`NoReplay::Endless`].
 pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Result<u64, NoReplay> {
-    Machine::new(program, *conditions).run()
+    let machine = |meetings| Machine::new(program, *conditions, meetings);
+    match machine(Meetings::of(&program.scripts)).run() {
+        // What looked like meetings were none: without them, the log itself is a way to get through.
+        Err(NoReplay::Contradiction) => machine(Meetings::default()).run(),
+        done => done,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unborn,
+    /// It is in the queue of a CPU.
     Ready,
-    /// On its way to a CPU that sleeps.
-    Waking,
     Running(usize),
+    /// It would run, but may not: its budget is used up.
+    Held,
     Waiting,
     Ended,
 }
@@ -46,9 +58,10 @@ struct Task<'a> {
     next: usize,
     /// Left to compute of the present step.
     left_ns: u64,
-    /// CPU time served, for the fair queue.
-    served_ns: u64,
-    cpu: Option<usize>,
+    /// Where it ran last, or runs.
+    cpu: usize,
+    /// Whether it has been in a queue yet.
+    queued: bool,
     may: CpuMask,
     /// Which of the budgets it has.
     budgets: Vec<usize>,
@@ -63,8 +76,9 @@ struct Task<'a> {
 struct Cpu {
     task: Option<Ix>,
     since_ns: u64,
-    slice_end_ns: u64,
     version: u64,
+    /// It slept, and is on its way to a task.
+    wakes_up: bool,
 }
 
 /// What is to happen: when, in which order of those at once, what.
@@ -72,10 +86,12 @@ type Due = Reverse<(u64, u64, Event)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A step or slice on a CPU is over, if it still is of this version.
+    /// A step on a CPU is over, if it still is of this version.
     Cpu(usize, u64),
-    /// A task that was woken comes to a CPU that slept.
-    Arrives(Ix),
+    /// A CPU that slept does not any more.
+    WakesUp(usize),
+    /// The kernel's tick on all CPUs.
+    Tick,
     /// A wait is over.
     Wakes(Ix),
     /// A budget is filled up.
@@ -111,12 +127,19 @@ struct Machine<'a> {
     /// Every CPU that there ever is, and those that are switched on.
     cpus: Vec<(usize, Cpu)>,
     online: CpuMask,
-    ready: Vec<Ix>,
+    sched: Eevdf,
+    /// What the scheduler wants done.
+    fx: Effects,
+    /// How many tasks are in queues, and whether the next tick is planned.
+    ready: usize,
+    ticks: bool,
     due: BinaryHeap<Due>,
     order: u64,
     /// Waits that were ended before they began.
     ended: BTreeSet<(Ix, u32)>,
-    woken: VecDeque<Ix>,
+    meetings: Meetings,
+    /// Who has come to each of them.
+    met: Vec<Vec<Ix>>,
     now_ns: u64,
     last_ns: u64,
     budgets: Vec<Pool>,
@@ -130,7 +153,7 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn new(program: &'a ScriptedProgram, conditions: Conditions) -> Machine<'a> {
+    fn new(program: &'a ScriptedProgram, conditions: Conditions, meetings: Meetings) -> Machine<'a> {
         let mut budgets: Vec<Pool> = Vec::new();
         for budget in budgets_of(program) {
             if budgets.iter().all(|p| p.budget != budget) {
@@ -143,8 +166,8 @@ impl<'a> Machine<'a> {
             state: State::Unborn,
             next: 0,
             left_ns: 0,
-            served_ns: 0,
-            cpu: None,
+            cpu: 0,
+            queued: false,
             may: script.may,
             budgets: places(&budgets, &script.budgets),
             waits_for: None,
@@ -156,16 +179,22 @@ impl<'a> Machine<'a> {
             crews.entry(script.process).or_default().push(ix);
         }
         let ever = program.switched.iter().fold(program.cpus, |cpus, s| cpus.with(s.cpu));
+        let options = FairOptions { newidle_ratio: conditions.newidle_ratio, ..FairOptions::default() };
+        let topology = Topology::synthetic(1, 1, ever.len().max(1) as u32, 1);
         Machine {
             conditions,
             tasks: tasks.collect(),
             cpus: ever.iter().map(|cpu| (cpu, Cpu::default())).collect(),
             online: program.cpus,
-            ready: Vec::new(),
+            sched: Eevdf::new(&topology, options, None, &Streams::new(1)),
+            fx: Effects::default(),
+            ready: 0,
+            ticks: false,
             due: BinaryHeap::new(),
             order: 0,
             ended: BTreeSet::new(),
-            woken: VecDeque::new(),
+            met: vec![Vec::new(); meetings.len()],
+            meetings,
             now_ns: 0,
             last_ns: 0,
             budgets,
@@ -177,6 +206,9 @@ impl<'a> Machine<'a> {
     }
 
     fn run(mut self) -> Result<u64, NoReplay> {
+        if self.cpus.is_empty() {
+            return Err(NoReplay::Contradiction);
+        }
         let most = most_events(self.program);
         for at in 0..self.budgets.len() {
             let first_ns = self.budgets[at].budget.filled_after_ns(self.program.begin_ns);
@@ -195,9 +227,15 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        for &ix in &self.program.first {
-            self.enqueue(ix);
+        let params = TaskParams { group: None, weight: NICE_0, batch: false, slice_ns: None, affinity: None };
+        for ix in 0..self.tasks.len() {
+            self.sched.add_task(&params);
+            self.confine(ix);
         }
+        for &ix in &self.program.first {
+            self.wake(ix, Wake::Fresh);
+        }
+        (0..self.cpus.len()).for_each(|at| self.switch(at));
         self.settle();
         while self.alive > 0 {
             if self.pending == 0 && !self.budgets.iter().any(|p| p.throttled) {
@@ -226,27 +264,17 @@ impl<'a> Machine<'a> {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Cpu(at, version) => {
-                if self.cpus[at].1.version != version {
-                    return;
-                }
-                self.charge(at);
-                let Some(ix) = self.cpus[at].1.task else { return };
-                if self.tasks[ix].left_ns == 0 {
-                    self.advance(at);
-                    self.refill(at);
-                } else if self.ready.iter().any(|&other| self.can(other, at)) {
-                    self.preempt(at);
-                } else {
-                    self.cpus[at].1.slice_end_ns = self.now_ns + SLICE_NS;
-                    self.plan_cpu(at);
+                if self.cpus[at].1.version == version {
+                    self.charge(at);
+                    self.go_on(at);
                 }
             }
-            Event::Arrives(ix) => {
-                if self.tasks[ix].state == State::Waking {
-                    self.enqueue(ix);
-                }
+            Event::WakesUp(at) => {
+                self.cpus[at].1.wakes_up = false;
+                self.switch(at);
             }
-            Event::Wakes(ix) => self.woken.push_back(ix),
+            Event::Tick => self.tick(),
+            Event::Wakes(ix) => self.wake(ix, Wake::From(self.tasks[ix].cpu)),
             Event::Period(of) => {
                 self.account_budgets();
                 let pool = &mut self.budgets[of];
@@ -254,7 +282,7 @@ impl<'a> Machine<'a> {
                 (pool.left_ns, pool.users, pool.throttled) = (pool.budget.quota_ns, 0, false);
                 let next_ns = self.now_ns + pool.budget.period_ns.max(1);
                 self.plan(next_ns, Event::Period(of));
-                self.refill_all();
+                self.enforce();
             }
             Event::Exhausted(of, version) => {
                 if version != self.budgets[of].version {
@@ -263,32 +291,27 @@ impl<'a> Machine<'a> {
                 self.account_budgets();
                 if self.budgets[of].left_ns == 0 {
                     self.budgets[of].throttled = true;
-                    for at in 0..self.cpus.len() {
-                        if self.cpus[at].1.task.is_some_and(|ix| self.tasks[ix].budgets.contains(&of)) {
-                            self.preempt(at);
-                        }
-                    }
+                    self.enforce();
                 }
             }
             Event::Switches(cpu, is_on) => {
                 self.online = if is_on { self.online.with(cpu) } else { self.online.without(cpu) };
-                self.evict();
+                (0..self.tasks.len()).for_each(|ix| self.confine(ix));
+                self.enforce();
             }
             Event::Limits(ix, place) => {
                 let script = self.tasks[ix].script;
                 if let Op::Limit(change) = &script.ops[place] {
                     self.limit(ix, &change.limit);
-                    self.evict();
+                    self.enforce();
                 }
             }
         }
     }
 
-    /// Wakes whom the last event woke, and says when budgets will be used up.
+    /// Does what the scheduler wants done, and says when budgets will be used up.
     fn settle(&mut self) {
-        while let Some(ix) = self.woken.pop_front() {
-            self.wake(ix);
-        }
+        self.dispatch();
         self.account_budgets();
         for of in 0..self.budgets.len() {
             let running = self.running(of);
@@ -323,7 +346,10 @@ impl<'a> Machine<'a> {
     /// A task has another limit. Whoever has a CPU that he may not have any more is the caller's business.
     fn limit(&mut self, ix: Ix, limit: &Limit) {
         match limit {
-            Limit::May(may) => self.tasks[ix].may = *may,
+            Limit::May(may) => {
+                self.tasks[ix].may = *may;
+                self.confine(ix);
+            }
             Limit::Budgets(budgets) => {
                 self.account_budgets();
                 self.tasks[ix].budgets = places(&self.budgets, budgets);
@@ -331,177 +357,43 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whoever has a CPU that he may not have any more leaves it; then CPUs that are idle are given to who may have them.
-    fn evict(&mut self) {
-        for at in 0..self.cpus.len() {
-            if self.cpus[at].1.task.is_some_and(|ix| !self.can(ix, at)) {
-                self.preempt(at);
-            }
-        }
-        self.refill_all();
-    }
-
-    fn refill_all(&mut self) {
-        (0..self.cpus.len()).for_each(|at| self.refill(at));
-    }
-
-    /// Whether a task may be on this CPU: one that is switched on; of those that it may use, if there is one.
-    fn may(&self, ix: Ix, at: usize) -> bool {
-        let cpu = self.cpus[at].0;
-        let may = self.tasks[ix].may.and(self.online);
-        self.online.has(cpu) && (may.is_empty() || may.has(cpu))
-    }
-
-    fn is_throttled(&self, ix: Ix) -> bool {
-        self.tasks[ix].budgets.iter().any(|of| self.budgets[*of].throttled)
-    }
-
-    /// Whether a task may be on this CPU now.
-    fn can(&self, ix: Ix, at: usize) -> bool {
-        self.may(ix, at) && !self.is_throttled(ix)
-    }
-
-    fn charge(&mut self, at: usize) {
-        let cpu = &mut self.cpus[at].1;
-        let Some(ix) = cpu.task else { return };
-        let ns = self.now_ns - cpu.since_ns;
-        cpu.since_ns = self.now_ns;
-        let task = &mut self.tasks[ix];
-        task.left_ns = task.left_ns.saturating_sub(ns);
-        task.served_ns += ns;
-    }
-
-    /// Whoever runs on a CPU does not any more; what it is then is the caller's business.
-    fn leave(&mut self, at: usize) -> Option<Ix> {
-        self.charge(at);
-        self.account_budgets();
+    /// A task computes on its CPU until its step is over.
+    fn plan_cpu(&mut self, at: usize, ix: Ix) {
         let cpu = &mut self.cpus[at].1;
         cpu.version += 1;
-        cpu.task.take()
-    }
-
-    fn preempt(&mut self, at: usize) {
-        if let Some(ix) = self.leave(at) {
-            self.tasks[ix].state = State::Ready;
-            self.ready.push(ix);
-        }
-        self.refill(at);
-        self.refill_idle();
-    }
-
-    /// Whoever waits where it may not run goes to a CPU that is idle: limits may have changed since it began to wait.
-    fn refill_idle(&mut self) {
-        for at in 0..self.cpus.len() {
-            if self.cpus[at].1.task.is_none() && self.ready.iter().any(|&ix| self.can(ix, at)) {
-                self.refill(at);
-            }
-        }
-    }
-
-    /// Gives a CPU that is idle to the least served of those that may run there, until one computes.
-    fn refill(&mut self, at: usize) {
-        while self.cpus[at].1.task.is_none() {
-            let candidates = self.ready.iter().enumerate().filter(|(_, &ix)| self.can(ix, at));
-            let Some((place, &ix)) = candidates.min_by_key(|(_, &ix)| self.tasks[ix].served_ns) else {
-                if self.conditions.shares_work && self.online.has(self.cpus[at].0) {
-                    self.help(at);
-                }
-                return;
-            };
-            self.ready.remove(place);
-            self.account_budgets();
-            self.put(ix, at);
-            self.advance(at);
-        }
-    }
-
-    fn put(&mut self, ix: Ix, at: usize) {
-        let now_ns = self.now_ns;
-        let cpu = &mut self.cpus[at].1;
-        (cpu.task, cpu.since_ns, cpu.slice_end_ns) = (Some(ix), now_ns, now_ns + SLICE_NS);
-        cpu.version += 1;
-        (self.tasks[ix].state, self.tasks[ix].cpu) = (State::Running(at), Some(at));
-    }
-
-    fn plan_cpu(&mut self, at: usize) {
-        let cpu = &mut self.cpus[at].1;
-        let Some(ix) = cpu.task else { return };
-        cpu.version += 1;
-        let at_ns = (self.now_ns + self.tasks[ix].left_ns).min(cpu.slice_end_ns.max(self.now_ns));
         let event = Event::Cpu(at, cpu.version);
-        self.plan(at_ns, event);
+        self.plan(self.now_ns + self.tasks[ix].left_ns, event);
     }
 
-    /// A task stops waiting.
-    fn wake(&mut self, ix: Ix) {
-        if self.tasks[ix].state == State::Unborn {
-            return self.enqueue(ix);
-        }
-        let is_idle = |at: usize| self.cpus[at].1.task.is_none() && self.may(ix, at);
-        if self.conditions.wake_up_ns > 0 && (0..self.cpus.len()).any(is_idle) {
-            self.tasks[ix].state = State::Waking;
-            self.plan(self.now_ns + self.conditions.wake_up_ns, Event::Arrives(ix));
-        } else {
-            self.enqueue(ix);
-        }
-    }
-
-    /// What the task on a CPU has been served until now.
-    fn served_on(&self, at: usize) -> Option<u64> {
-        let cpu = &self.cpus[at].1;
-        cpu.task.map(|ix| self.tasks[ix].served_ns + (self.now_ns - cpu.since_ns))
-    }
-
-    /// A task wants a CPU.
-    fn enqueue(&mut self, ix: Ix) {
-        let task = &self.tasks[ix];
-        self.alive += usize::from(task.state == State::Unborn && task.script.ends_with.is_none());
-        self.tasks[ix].state = State::Ready;
-        let served = (0..self.cpus.len()).filter_map(|at| self.served_on(at));
-        let least_ns = served.chain(self.ready.iter().map(|&ix| self.tasks[ix].served_ns)).min();
-        // Who has slept is not owed the time that it slept.
-        let floor_ns = least_ns.map_or(0, |ns| ns.saturating_sub(SLICE_NS / 2));
-        self.tasks[ix].served_ns = self.tasks[ix].served_ns.max(floor_ns);
-        self.ready.push(ix);
-        if self.is_throttled(ix) {
-            return;
-        }
-        let idle = |at: &usize| self.cpus[*at].1.task.is_none() && self.may(ix, *at);
-        let own = self.tasks[ix].cpu.filter(idle);
-        if let Some(at) = own.or_else(|| (0..self.cpus.len()).find(idle)) {
-            self.refill(at);
-            return;
-        }
-        let most = (0..self.cpus.len())
-            .filter(|&at| self.may(ix, at))
-            .filter_map(|at| Some((self.served_on(at)?, at)))
-            .max();
-        if let Some((_, at)) = most.filter(|(ns, _)| *ns > self.tasks[ix].served_ns + GRAIN_NS) {
-            self.preempt(at);
-        }
-    }
-
-    /// The task on a CPU goes on, through steps that take no time, until it computes, waits or ends.
-    fn advance(&mut self, at: usize) {
+    /// The task on a CPU goes on, through steps that take no time, until it computes (`true`), or waits or ends (`false`).
+    fn advance(&mut self, at: usize, ix: Ix) -> bool {
         loop {
-            let Some(ix) = self.cpus[at].1.task else { return };
             if self.tasks[ix].left_ns > 0 {
-                if self.can(ix, at) {
-                    self.plan_cpu(at);
+                let stays = self.may(ix, at) && !self.is_held(ix);
+                if stays {
+                    self.plan_cpu(at, ix);
                 } else {
-                    self.leave(at);
-                    self.enqueue(ix);
+                    self.goes_elsewhere(at, ix);
                 }
-                return;
+                return stays;
             }
             self.tasks[ix].helped = false;
-            let script = self.tasks[ix].script;
-            let Some(op) = script.ops.get(self.tasks[ix].next) else {
-                self.leave(at);
+            let (script, place) = (self.tasks[ix].script, self.tasks[ix].next);
+            let Some(op) = script.ops.get(place) else {
+                self.leave(at, ix, State::Ended);
                 self.ends(ix);
-                return;
+                return false;
             };
             self.tasks[ix].next += 1;
+            match self.meetings.part(ix, place) {
+                Some(Part::Wakes) => continue,
+                Some(Part::Comes(meeting)) if self.comes(ix, meeting, at) => continue,
+                Some(Part::Comes(_)) => {
+                    self.sleeps(at, ix);
+                    return false;
+                }
+                None => {}
+            }
             match op {
                 Op::Compute { .. } | Op::Outside(_) if self.tasks[ix].is_over => {}
                 Op::Outside(Outside { may_look: Some(likely), .. }) if self.conditions.looks(*likely) => {}
@@ -517,11 +409,11 @@ impl<'a> Machine<'a> {
                         self.limit(ix, &change.limit);
                     }
                 }
-                Op::Wake(other, wait) | Op::Passes(other, wait) => self.ends_wait(*other, *wait),
+                Op::Wake(other, wait) | Op::Passes(other, wait) => self.ends_wait(*other, *wait, at),
                 Op::Spawn(child) => {
-                    self.tasks[*child].served_ns = self.tasks[ix].served_ns;
                     if self.tasks[*child].state == State::Unborn {
-                        self.woken.push_back(*child);
+                        self.sched.begins_near(*child, at);
+                        self.wake(*child, Wake::Fresh);
                     }
                 }
                 Op::Wait(wait) | Op::Looks(wait, _) => {
@@ -530,7 +422,7 @@ impl<'a> Machine<'a> {
                     }
                     self.tasks[ix].waits_for = Some(*wait);
                     self.sleeps(at, ix);
-                    return;
+                    return false;
                 }
                 Op::Outside(outside) => {
                     let ends =
@@ -544,20 +436,30 @@ impl<'a> Machine<'a> {
                     }
                     self.plan(until_ns, Event::Wakes(ix));
                     self.sleeps(at, ix);
-                    return;
+                    return false;
                 }
             }
         }
     }
 
+    /// A task comes to a meeting: whether all are there, so that they go on.
+    fn comes(&mut self, ix: Ix, meeting: usize, at: usize) -> bool {
+        if self.met[meeting].len() + 1 < self.meetings.size(meeting) {
+            self.met[meeting].push(ix);
+            return false;
+        }
+        for other in std::mem::take(&mut self.met[meeting]) {
+            self.wake(other, Wake::From(at));
+        }
+        true
+    }
+
     fn sleeps(&mut self, at: usize, ix: Ix) {
-        self.leave(at);
-        self.tasks[ix].state = State::Waiting;
+        self.leave(at, ix, State::Waiting);
         self.has_got_so_far(ix);
     }
 
     fn ends(&mut self, ix: Ix) {
-        self.tasks[ix].state = State::Ended;
         self.alive -= usize::from(self.tasks[ix].script.ends_with.is_none());
         self.has_got_so_far(ix);
         self.tasks.iter_mut().filter(|t| t.script.ends_with == Some(ix)).for_each(|t| t.is_over = true);
@@ -569,10 +471,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn ends_wait(&mut self, ix: Ix, wait: u32) {
+    /// Whoever runs on this CPU has got as far as to end a task's wait.
+    fn ends_wait(&mut self, ix: Ix, wait: u32, at: usize) {
         if self.tasks[ix].waits_for == Some(wait) && self.tasks[ix].state == State::Waiting {
             self.tasks[ix].waits_for = None;
-            self.woken.push_back(ix);
+            self.wake(ix, Wake::From(at));
         } else {
             self.ended.insert((ix, wait));
         }

@@ -2,8 +2,8 @@
 
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, TaskId};
-use corun_sim::replay::script::{By, Ends, Spinning};
-use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
+use corun_sim::replay::script::Spinning;
+use corun_sim::replay::{Alone, Conditions, Transcriber, Transcript};
 
 const MS: u64 = 1_000_000;
 
@@ -72,15 +72,7 @@ impl Tape {
 }
 
 fn conditions() -> Conditions {
-    Conditions {
-        wake_up_ns: 0,
-        either: Ends::Either,
-        changed_by: By::Others,
-        switches: Switches::Midway,
-        spun: Spinning::Likely,
-        shares_work: false,
-        looks: None,
-    }
+    Conditions { wake_up_ns: 0, ..Conditions::default() }
 }
 
 /// How long it took, and would have alone, in milliseconds: as recorded; at least, likely, at most.

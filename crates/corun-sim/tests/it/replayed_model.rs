@@ -2,8 +2,7 @@
 
 use crate::rig;
 use corun_model::TenantId;
-use corun_sim::replay::script::{By, Ends, Spinning};
-use corun_sim::replay::{modelled, Alone, Conditions, Switches, Transcriber, Transcript};
+use corun_sim::replay::{modelled, Alone, Conditions, Transcriber, Transcript};
 use corun_sim::scenario::Participants;
 
 const SUBJECT: TenantId = TenantId(0);
@@ -31,15 +30,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
     let mut transcriber = Transcriber::default();
     transcriber.push(&modelled::run_log(&trace, SUBJECT, 2, end_ns, &[]));
     let transcript = transcriber.cut(true);
-    let conditions = Conditions {
-        wake_up_ns: 0,
-        either: Ends::Either,
-        changed_by: By::Others,
-        switches: Switches::Midway,
-        spun: Spinning::Likely,
-        shares_work: false,
-        looks: None,
-    };
+    let conditions = Conditions { wake_up_ns: 0, ..Conditions::default() };
     let alone = transcript.alone(&conditions).unwrap();
     Replayed { truth_ns, transcript, alone }
 }
@@ -59,7 +50,7 @@ fn of_programs_that_block_the_time_alone_comes_out_on_the_modelled_machine() {
         ("queue", "sync = \"queue\""),
         ("work stealing", "sync = \"steal\""),
     ] {
-        for (threads, loops) in [(2, 1), (2, 2), (4, 2)] {
+        for (threads, loops) in [(2, 1), (2, 2), (3, 2), (4, 2)] {
             let stages = sync.replace("stages = 2", &format!("stages = {threads}"));
             let program =
                 format!("threads = {threads}, {stages}, wait = \"block\", grain = \"3ms\", iterations = 400");

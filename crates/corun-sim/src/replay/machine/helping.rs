@@ -19,7 +19,7 @@ impl Machine<'_> {
         let Some((_, other, ix)) = most.filter(|(_, _, ix)| self.has_helper(*ix)) else { return };
         self.charge(other);
         self.shares(ix);
-        self.plan_cpu(other);
+        self.plan_cpu(other, ix);
     }
 
     /// Half of what a task has left of its step is taken over.
@@ -31,7 +31,8 @@ impl Machine<'_> {
     /// Whether there are a CPU for it and a sibling with nothing to do.
     pub(super) fn has_helper(&self, ix: Ix) -> bool {
         let script = self.tasks[ix].script;
-        if script.leads {
+        // While tasks wait for a CPU, there is none for helpers.
+        if script.leads || self.ready > 0 {
             return false;
         }
         let idle =

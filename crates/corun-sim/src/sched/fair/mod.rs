@@ -112,6 +112,11 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
+    /// A task that has not begun is made by one on this CPU: it begins there where no CPU is idler.
+    pub fn begins_near(&mut self, task: TaskIx, cpu: CpuIx) {
+        self.q.tasks[task].cpu = cpu;
+    }
+
     /// Accounts the running entity of a queue up to now.
     #[inline(always)]
     fn update_curr(&mut self, now_ns: u64, rq: u32) {
