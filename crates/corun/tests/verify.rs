@@ -82,10 +82,10 @@ fn pinned<'a>(command: &[&'a str]) -> Vec<&'a str> {
     [&["sh", "-c", script, "sh"], command].concat()
 }
 
-#[test]
-fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
+/// What `verify` says of each command, in words and as JSON, next to a loop on the first CPU that there is.
+fn next_to_a_loop(commands: &[Vec<&str>]) -> Vec<(String, Value)> {
     let folder = tempfile::tempdir().unwrap();
-    let limited = |command: &[&str]| {
+    let verified = |command: &Vec<&str>| {
         let output = Command::new(cargo_bin("corun"))
             .args(["verify", "--json", "v.json", "--"])
             .args(command)
@@ -97,17 +97,40 @@ fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
             serde_json::from_str(&read.unwrap_or_else(|e| panic!("{e}: {}", said(&output)))).unwrap();
         (said(&output), report)
     };
-    let busy = "while :; do :; done";
-    let hog = pinned(&["timeout", "60", "sh", "-c", busy]);
+    let hog = pinned(&["timeout", "60", "sh", "-c", BUSY]);
     let mut hog = Command::new(hog[0]).args(&hog[1..]).process_group(0).spawn().unwrap();
-    // `timeout` ends with 124; a shell that sleeps and kills, with 0.
-    let found = [
-        limited(&pinned(&["timeout", "2", "sh", "-c", busy])),
-        limited(&pinned(&["sh", "-c", "sh -c 'while :; do :; done' & sleep 2; kill $!; wait; true"])),
-    ];
+    let found = commands.iter().map(verified).collect();
     // SAFETY: a signal to the group that the loop leads, for which nobody has waited.
     unsafe { libc::kill(-(hog.id() as i32), libc::SIGKILL) };
     hog.wait().unwrap();
+    found
+}
+
+const BUSY: &str = "while :; do :; done";
+
+#[test]
+fn who_reads_from_a_terminal_waits_for_the_program_that_writes_to_it() {
+    // The kernel hands on what is written to a terminal by a worker of its own.
+    let counts = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i";
+    let on_a_terminal = pinned(&["script", "--quiet", "--command", counts, "/dev/null"]);
+    let found = next_to_a_loop(&[pinned(&["sh", "-c", counts]), on_a_terminal]);
+    let [(_, bare), (said, report)] = &found[..] else { panic!("{found:?}") };
+    if report["exit_status"] == 127 {
+        println!("skipped: `script` is not installed");
+        return;
+    }
+    assert_ne!(report["verdict"], "clean", "half of its time goes to the loop: {said}");
+    let most = |report: &Value| report["disturbance_range"][1].as_f64().unwrap();
+    assert!(most(bare) > 0.3 && most(report) > 0.3, "{bare} {report}");
+}
+
+#[test]
+fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
+    // `timeout` ends with 124; a shell that sleeps and kills, with 0.
+    let found = next_to_a_loop(&[
+        pinned(&["timeout", "2", "sh", "-c", BUSY]),
+        pinned(&["sh", "-c", "sh -c 'while :; do :; done' & sleep 2; kill $!; wait; true"]),
+    ]);
     if found[0].1["source"] != "ebpf" {
         println!("skipped: without eBPF nobody knows what signals ended");
         return;
@@ -121,7 +144,7 @@ fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
         assert!(words.contains("`sh` in it was ended by a signal after"), "{said}");
         assert_ne!(report["verdict"], "clean", "{said}");
     }
-    let [(said, timed_out), _] = &found;
+    let (said, timed_out) = &found[0];
     assert_eq!(timed_out["verdict"], "disturbed", "{said}");
     assert!(timed_out["disturbance"].as_f64().unwrap() > 0.25, "{said} {timed_out}");
 }

@@ -136,6 +136,38 @@ static __noinline void record_arrival(struct task_struct *next, u64 now)
 	record(now, who(BPF_CORE_READ(next, pid), RECORD_RUNS, 0), may[0], may[1]);
 }
 
+/*
+ * For whom a kernel thread works: the task of the subject that woke it last, until it is woken by anyone else. What is written to a
+ * terminal, say, is delivered by a kernel worker. The reader waits for the writer then, and not for the worker.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u32);
+} works_for SEC(".maps");
+
+static __always_inline void note_errand(struct task_struct *worker, struct task_struct *waker, u8 how)
+{
+	u32 tid = worker->pid, by = waker->pid;
+
+	if (how == WAKER_TASK && recorded(task_rec(by)))
+		bpf_map_update_elem(&works_for, &tid, &by, 0);
+	else
+		bpf_map_delete_elem(&works_for, &tid);
+}
+
+/* Who woke a task: the waker itself, or whom it works for. A task that waits for its own errand waits for a device. */
+static __always_inline u32 behind(struct task_struct *waker, u32 wakee)
+{
+	u32 tid = waker->pid, *by;
+
+	if (!(waker->flags & PF_KTHREAD))
+		return tid;
+	by = bpf_map_lookup_elem(&works_for, &tid);
+	return by && *by != wakee ? *by : tid;
+}
+
 /* Runs where the waker does, whether or not the task sleeps. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
@@ -143,12 +175,13 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_rec *t = task_rec(p->pid);
 	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
-	bool is_recorded = recorded(t);
+	bool is_recorded = recorded(t), is_worker;
 	u32 by, nr = NO_TID;
 	u8 how;
 	u64 now;
 
-	if (!c || (!is_recorded && !want_trace))
+	is_worker = want_record && p->flags & PF_KTHREAD;
+	if (!c || (!is_recorded && !is_worker && !want_trace))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!watching(now))
@@ -162,8 +195,10 @@ int BPF_PROG(on_waking, struct task_struct *p)
 		how = WAKER_TASK;
 	if (how != WAKER_TASK)
 		by = 0;
+	if (is_worker)
+		note_errand(p, waker, how);
 	if (is_recorded)
-		record(now, who(p->pid, RECORD_WOKEN, how), by, 0);
+		record(now, who(p->pid, RECORD_WOKEN, how), how == WAKER_TASK ? behind(waker, p->pid) : 0, 0);
 	/* One that runs, or is queued, can be woken too: then nothing changes. */
 	if (want_trace && !(t && (t->state == RUN || is_waiting(t->state))))
 		emit(now, p->thread_info.cpu, TRACE_WAKEUP, how, by, p->pid);
