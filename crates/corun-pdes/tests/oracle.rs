@@ -1,4 +1,4 @@
-//! The oracle: whatever the mapping, the width, the disturbance and the bounds, a run commits what the sequential engine does.
+//! The oracle: whatever the mapping, the disturbance and the bounds, a run commits what the sequential engine does.
 //!
 //! Each seed is a model and options drawn at random. `PDES_SEEDS=10000` tries that many; `PDES_FIRST` says where to begin.
 

@@ -21,6 +21,8 @@
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`reach`] | which CPUs its tasks may use |
 //! | `placement` | on how many they were, and whether that decides how fast it is |
+//! | `steps` | whether it goes from one meeting of its tasks to the next |
+//! | `wake_ups` | what waking each other up would take alone |
 //! | [`recorded`] | a window as `corun predict --record` keeps it |
 //! | `sound` | whether a window that was read from a file can have been measured |
 //! | [`schedule`] | when to open dedicated windows, which count, when to give up |
@@ -30,7 +32,7 @@
 //! | [`hypervisor`] | what the hypervisor took from its CPUs |
 //! | `displaced` | siblings that queue or wait because of co-runners |
 //! | `crowded` | what steal costs a program that wants more CPUs than there are |
-//! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
+//! | `stretch`, `stretch_estimate` | what windows of one behaviour tell, and what stretches of a run tell together |
 //! | [`combine`] | what each way says, and how several are weighed: the one rule |
 //! | `calibrated` | the numbers that were set by looking at runs, ten at most |
 //! | `definitions` | words that are a number, such as from which share of the work on a task is a worker |
@@ -39,8 +41,11 @@
 //! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
 //! | [`spin`] | spinning told from computing by hardware counters |
 //! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
-//! | [`verdict`] | was a run disturbed? by how much, when, by whom |
+//! | [`verdict`], [`ruling`] | was a run disturbed? by how much, when, by whom; what can be ruled |
+//! | `over_time` | what a run lost and when, slot by slot |
+//! | [`cut_short`] | what a signal ended within a run |
 //! | [`spans`] | was a part of a run disturbed, and was a test in it starved? |
+//! | `waits` | when in a run its tasks waited for CPUs |
 //! | [`counterfactual`] | what is known of a run alone by better means than sums |
 //! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
 //! | [`estimate`] | the answers, as plain data that serialises |

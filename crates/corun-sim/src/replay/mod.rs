@@ -12,16 +12,17 @@
 //!             own steps)
 //! ```
 //!
-//! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that there is
-//! none where the waker is ahead; where tasks meet, as at a barrier, all wait for the last one (`meetings`). A sleep is over at its time or after its length, as its task's other sleeps show (`sleeps`);
-//! where that is open, and for what comes from outside the program, both are tried. Who only looks around now and then, for as long as
-//! the program takes, keeps nobody (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity
-//! or budget comes at its time where somebody else changed it, and when the task has got so far where the program did; where the log
-//! does not tell, the first is likely and both are tried. Budgets are filled up when they were, of all groups that a task is in. A program
-//! that keeps timers itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times,
-//! as closely as these are known. What tasks spun goes, where somebody told how much that was. Queueing is made anew, by the
-//! modelled scheduler; how often a CPU that runs dry looks for a task elsewhere is what the kernel has learnt and does not tell, so both
-//! ends are tried.
+//! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that
+//! there is none where the waker is ahead; where tasks meet, as at a barrier, all wait for the last one (`meetings`). A sleep is
+//! over at its time or after its length, as its task's other sleeps show (`sleeps`); where that is open, and for what comes from
+//! outside the program, both are tried. Who only looks around now and then, for as long as the program takes, keeps nobody
+//! (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity or budget comes at its time
+//! where somebody else changed it, and when the task has got so far where the program did; where the log does not tell, the first
+//! is likely and both are tried. Budgets are filled up when they were, of all groups that a task is in. A program that keeps
+//! timers itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times, as
+//! closely as these are known. What tasks spun goes, where somebody told how much that was. Queueing is made anew, by the
+//! modelled scheduler; how often a CPU that runs dry looks for a task elsewhere is what the kernel has learnt and does not tell,
+//! so both ends are tried.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came
