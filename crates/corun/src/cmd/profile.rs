@@ -40,6 +40,7 @@ Examples:
   corun profile --worst 5 -p 1234 --for 10s          the five longest waits for a CPU
   corun profile --from RING --cgroup web.service --at 03:10 --for 2m
                                                      what happened at 03:10: an agent's ring
+  corun profile --from corun.rec                     what `corun record` saw of everybody
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
   corun profile --counters=whole -- make -j4         the same for many short-lived processes
 

@@ -35,7 +35,7 @@ Examples:
   corun verify -- ./bench                            exit 0: nobody disturbed it; 3: somebody did
   corun verify --max-disturbance 5% -- make bench    allow others to cost it 5 % of its time
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
-  corun verify --strict -- ./bench                   a gate: what is too short to tell does not pass
+  corun verify --strict -- ./bench                   a gate: what is unclear does not pass
   corun verify --junit verify.xml --json verify.json -- cargo bench
   corun verify --results b.json --retries 3 -- hyperfine --export-json b.json ./bench
                                                      each iteration by itself, until enough of them are clean
@@ -44,7 +44,7 @@ Examples:
   corun verify --annotate t.xml --from RING --tenant ci-job
                                                      the same afterwards, from an agent's ring
 
-Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3), or every benchmark of \
+Exit status: 0 the (last) run was clean, or `unclear`: corun cannot tell (with --strict that is 3), or every benchmark of \
 --results has its clean iterations; 3 it was disturbed (0 with --policy warn or neutral); \
 if CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. If CMD itself may end with these, use \
 --json, which has `verdict` and `exit_status` separately. What corun says goes to standard error: standard output is CMD's. \
