@@ -19,8 +19,8 @@ enum Use {
     Reads,
     /// Reads what the command writes: it need not be there yet.
     ReadsLater,
-    /// Looks into a folder.
-    Lists,
+    /// Looks into the folder of a ring, or reads a recording.
+    Replays,
     /// Reads a file, or one in a folder.
     Either,
     /// Writes a file.
@@ -46,7 +46,7 @@ const FLAGS: &[(Use, &str)] = &[
     (Use::Writes, "predict -q --record @ -- true"),
     (Use::Either, "predict --again @"),
     (Use::Makes, "predict --again RECORD --out @"),
-    (Use::Lists, "profile --from @"),
+    (Use::Replays, "profile --from @"),
     (Use::Writes, "profile -q --all --for 10ms --json @"),
     (Use::Writes, "profile -q --all --for 10ms --html @"),
     (Use::Writes, "profile -q --all --for 10ms --trace @"),
@@ -62,7 +62,7 @@ const FLAGS: &[(Use, &str)] = &[
     (Use::Makes, "study predict -q --inputs @"),
     (Use::Makes, "study predict -q --out @"),
     (Use::Makes, "study predict -q --recordings @"),
-    (Use::Lists, "top --once @"),
+    (Use::Replays, "top --once @"),
     (Use::Reads, "top --once --keys @"),
     (Use::Reads, "validate -q --quick --study @"),
     (Use::Reads, "validate -q --quick --live @"),
@@ -74,7 +74,7 @@ const FLAGS: &[(Use, &str)] = &[
     (Use::ReadsLater, "verify -q --results @ -- true"),
     (Use::Writes, "verify -q --junit JUNIT --out @ -- true"),
     (Use::Reads, "verify --annotate @ --from RING --tenant x"),
-    (Use::Lists, "verify --annotate JUNIT --from @ --tenant x"),
+    (Use::Replays, "verify --annotate JUNIT --from @ --tenant x"),
 ];
 
 /// What is wrong with a place, and how the sentence ends that says so; `#` is the folder of the test.
@@ -91,8 +91,9 @@ fn faults(of: Use) -> Vec<(&'static str, &'static str)> {
             ("folder", "it is a folder; name a file in it"),
             ("file/x", "#/file is no folder; name a file that is there"),
         ],
-        Use::Lists => vec![
-            ("file", "it is no folder; name a folder"),
+        Use::Replays => vec![
+            ("file", "make one with `corun record`"),
+            ("closed", "no permission to read it; name a file that you may read"),
             ("none", "there is no such folder; name one that is there"),
             ("file/x", "#/file is no folder; name a folder"),
             ("locked", "no permission to read it; name a folder that you may read, or run as root"),
