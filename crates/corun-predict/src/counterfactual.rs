@@ -64,6 +64,11 @@ impl Counterfactual {
         self.0.push(evidence);
     }
 
+    /// For how long it may have looked for something outside of it, in nanoseconds.
+    pub fn looked_ns(&self) -> f64 {
+        self.0.iter().map(|e| e.looked_ns).sum()
+    }
+
     /// What is known of this stretch of the host's clock. Evidence that reaches beyond it counts in proportion.
     pub fn of(&self, start_ns: u64, end_ns: u64) -> Covered {
         let first = self.0.partition_point(|e| e.end_ns <= start_ns);

@@ -78,8 +78,6 @@ pub struct Predictor {
     hypervisor: Hypervisor,
     /// For how long it waited for nothing but the outside, of how long it was watched; `None`: a window could not tell.
     outside_ns: Option<[u64; 2]>,
-    /// For how long it may have looked for something outside, by evidence.
-    looked_ns: f64,
     phases: Phases,
     /// When each phase but the first began.
     changes_ns: Vec<u64>,
@@ -158,7 +156,6 @@ impl Predictor {
             known: Counterfactual::default(),
             hypervisor: Hypervisor::default(),
             outside_ns: Some([0; 2]),
-            looked_ns: 0.0,
             phases: Phases::default(),
             changes_ns: Vec::new(),
         }
@@ -190,7 +187,7 @@ impl Predictor {
     /// 0..1: what delayed those is not seen. `None`: the source cannot tell.
     pub fn outside(&self) -> Option<f64> {
         let [outside_ns, all_ns] = self.outside_ns?;
-        Some(((outside_ns as f64 + self.looked_ns) / all_ns.max(1) as f64).min(1.0))
+        Some(((outside_ns as f64 + self.known.looked_ns()) / all_ns.max(1) as f64).min(1.0))
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
@@ -215,7 +212,6 @@ impl Predictor {
 
     /// Takes what is known of a stretch of the run by better means than sums.
     pub fn push_evidence(&mut self, evidence: AloneTime) {
-        self.looked_ns += evidence.looked_ns;
         self.known.push(evidence);
     }
 

@@ -121,8 +121,6 @@ pub struct Judge {
     is_parallel: bool,
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
     outside_ns: Option<u64>,
-    /// For how long it may have looked for something outside, by evidence.
-    looked_ns: f64,
     hypervisor: Hypervisor,
     killed: Killed,
     tenants: Tenants,
@@ -143,7 +141,6 @@ impl Judge {
             life: Ledger::default(),
             is_parallel: false,
             outside_ns: Some(0),
-            looked_ns: 0.0,
             tenants: Tenants::new(),
             killed: Killed::default(),
             unavailable: BTreeSet::new(),
@@ -205,7 +202,6 @@ impl Judge {
 
     /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
     pub fn push_evidence(&mut self, evidence: AloneTime) {
-        self.looked_ns += evidence.looked_ns;
         self.loss.known.push(evidence);
     }
 
@@ -255,7 +251,7 @@ impl Judge {
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             held,
-            outside: self.outside_ns.map(|ns| share(ns as f64 + self.looked_ns)),
+            outside: self.outside_ns.map(|ns| share(ns as f64 + self.loss.known.looked_ns())),
             cut_short,
             corunners_ns: whole.corunners_ns as u64,
             host_steal,
