@@ -1,12 +1,12 @@
-"""Pairs of a benchmark, equal or 5 % apart, under injected noise: what a gate says of them before and after cleaning."""
-import os, random, time
+"""Pairs of a benchmark, equal or 5 % apart, under injected noise: a gate's verdicts before and after cleaning."""
+import contextlib, random, time
 from .kit import Neighbour, compiler, in_turns, pace, verified, work
 from .statistics_of import SOUGHT
 
 # Noise on the benchmark's CPU: seconds busy, seconds idle. All turns are longer than an iteration, and some shorter than a run.
 TURNS = {"none": None, "persistent": (1e9, 0), "periodic": (0.3, 0.3), "intermittent": (0.2, 0.8)}
 KINDS = [*TURNS, "compiler"]
-# Iterations are as short as a process that starts and computes can be measured to a per cent; so a pair takes seconds.
+# The shortest iteration that can be measured to a percent with a process that starts and computes. So a pair takes seconds.
 RETRIES, ITERATIONS, MS_OF_WORK = 3, 10, 25
 
 
@@ -15,7 +15,7 @@ def noisy(kind, cpu, folder):
 
 
 def rows(until, folder, cpu):
-    """Every kind of noise in turn, that without a pause half as often as the others: it leaves nothing clean, which takes all
+    """Return every kind of noise in turn. Noise without a pause comes half as often: it leaves nothing clean, which takes all
     retries. Every second pair of a kind is equal."""
     loops = pace(cpu)
     turn = [*KINDS, *(kind for kind in KINDS if kind != "persistent")]
@@ -31,11 +31,8 @@ def rows(until, folder, cpu):
             bench = ["taskset", "-c", str(cpu), "hyperfine", "-N", "-r", str(ITERATIONS), "--style", "none",
                      "--export-json", f"{folder}/b.json", " ".join(work(round(loops * factor), MS_OF_WORK))]
             flags = ["--results", f"{folder}/b.json", "--retries", str(RETRIES)]
-            if kind == "none":
+            with contextlib.nullcontext() if kind == "none" else noisy(kind, cpu, folder):
                 said = verified(folder, flags, bench)
-            else:
-                with noisy(kind, cpu, folder):
-                    said = verified(folder, flags, bench)
             of = said["benchmarks"][0]
             tries.append(len(said["tries"]))
             pair.append({key: short(of[key]) for key in ("raw", "cleaned", "disturbed", "unclear")})
