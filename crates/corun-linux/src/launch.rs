@@ -6,10 +6,12 @@
 //! own.
 //!
 //! The command stays in corun's process group and keeps its terminal: Ctrl-C reaches it directly. Callers who want
-//! otherwise set `process_group` on the [`Command`] they pass.
+//! otherwise set `process_group` on the [`Command`] they pass. Signals that somebody sends to corun but that only the command can
+//! act on are passed on to it (`relay.rs`).
 
 use crate::limits;
 use crate::root::in_words;
+use relay::Relay;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,6 +23,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 mod refused;
+mod relay;
 
 /// A command could not be started.
 #[derive(Debug, Error)]
@@ -55,6 +58,8 @@ impl LaunchError {
 pub struct Held {
     pid: u32,
     program: OsString,
+    /// From before the command runs: its first line may have somebody send a signal.
+    relay: Option<Relay>,
     go: Option<File>,
     spawner: Option<JoinHandle<io::Result<Child>>>,
 }
@@ -89,6 +94,7 @@ impl Held {
             Ok(()) => Ok(Held {
                 pid: u32::from_ne_bytes(pid),
                 program,
+                relay: Some(Relay::to(u32::from_ne_bytes(pid))),
                 go: Some(File::from(go_write)),
                 spawner: Some(spawner),
             }),
@@ -117,7 +123,7 @@ impl Held {
         // A child that was killed while held leaves a pipe that nobody reads; joining says what became of it.
         let joined = self.spawner.take().map(JoinHandle::join);
         match (joined, released) {
-            (Some(Ok(Ok(child))), _) => Ok(Running::of(child)),
+            (Some(Ok(Ok(child))), _) => Ok(Running::of(child, self.relay.take())),
             (Some(Ok(Err(error))), _) => {
                 let program = self.program.to_string_lossy().into_owned();
                 Err(match refused::why(&self.program, &error) {
@@ -137,7 +143,7 @@ impl Drop for Held {
         // SAFETY: kill takes two integers; the child was not collected yet, so the PID is still its own. Closing the
         // pipe alone would end it too, but not while another held child has inherited our end.
         unsafe { libc::kill(self.pid as i32, libc::SIGKILL) };
-        self.go = None;
+        (self.go, self.relay) = (None, None);
         if let Ok(Ok(mut child)) = spawner.join() {
             let _ = child.wait();
         }
@@ -183,19 +189,21 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    /// Signals reach it through this.
+    relay: Option<Relay>,
     /// What says when it ends; `None`: this kernel has no such thing, or no descriptor was left.
     pidfd: Option<OwnedFd>,
 }
 
 impl Running {
-    fn of(child: Child) -> Running {
+    fn of(child: Child, relay: Option<Relay>) -> Running {
         // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns. The child was not collected yet,
         // so the PID is its own.
         let pidfd = unsafe {
             let pidfd = libc::syscall(libc::SYS_pidfd_open, child.id(), 0) as i32;
             (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd))
         };
-        Running { child, pidfd }
+        Running { child, relay, pidfd }
     }
 
     /// Its PID.
@@ -238,6 +246,9 @@ impl Running {
     /// # Errors
     /// What the kernel says.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
+        // Once it is collected, its PID may be another's.
+        while !self.ended_within(Duration::from_secs(1)) {}
+        drop(self.relay);
         self.child.wait()
     }
 }

@@ -236,6 +236,15 @@ fn results_that_are_not_this_commands_or_not_known_are_refused() {
     assert!(same.contains("--results and --junit name the same file"), "{same}");
     let nowhere = refused("true", &["--github"]);
     assert!(nowhere.contains("--github needs GITHUB_STEP_SUMMARY"), "{nowhere}");
+    let folder_of_summary =
+        verify(folder.path(), &["--github"], "touch ran", &[("GITHUB_STEP_SUMMARY", ".")]);
+    assert_eq!(status(&folder_of_summary), 2, "{}", said(&folder_of_summary));
+    assert!(
+        said(&folder_of_summary).contains("it is a folder; name a file in it"),
+        "{}",
+        said(&folder_of_summary)
+    );
+    assert!(!folder.path().join("ran").exists(), "the command ran although its summary cannot be written");
 }
 
 #[test]

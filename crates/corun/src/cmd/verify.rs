@@ -153,14 +153,12 @@ impl Args {
             )));
         }
         let copy = self.copy();
-        let written = [&self.json, &self.junit, &self.bmf, &copy].into_iter().flatten();
+        let summary = self.github.then(github::summary_file).transpose()?;
+        let written = [&self.json, &self.junit, &self.bmf, &copy, &summary].into_iter().flatten();
         if self.results.is_some() && self.results == self.junit {
             return Err(Usage(
                 "--results and --junit name the same file; JUnit files go with --junit alone".into(),
             ));
-        }
-        if self.github {
-            github::summary_file()?;
         }
         check_files(written)?;
         // The command is to write it, and may make its folder.

@@ -12,6 +12,7 @@
 //! | `places` | flags that name files and folders, given what is none |
 //! | `record` | a recording made and replayed |
 //! | `run` | `corun run` |
+//! | `signals` | signals that a command gets through corun |
 //! | `sim`, `study` | runs on modelled machines |
 //! | `targets` | whom each verb takes, and that its help says so |
 //! | `top` | a frame of `corun top`, and rings |
@@ -34,6 +35,7 @@ mod pipes;
 mod places;
 mod record;
 mod run;
+mod signals;
 mod sim;
 mod study;
 mod targets;
