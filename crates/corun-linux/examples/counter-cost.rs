@@ -1,10 +1,12 @@
-//! What counting costs: following and reading N tasks, and a context switch between two that are followed.
+//! The cost of counting: following and reading N tasks, and a context switch between two tasks that are
+//! followed.
 //!
-//! `cargo run --release -p corun-linux --example counter-cost`, on a quiet machine; less than a minute.
+//! `cargo run --release -p corun-linux --example counter-cost`, on a quiet machine. It takes less than a
+//! minute.
 //!
-//! Method: two threads wake each other ([`ping_pong`]). Rounds without counting and with each way of it are interleaved,
-//! in an order that turns; what is printed is the median of the ratios to the rounds without counting next to it, with
-//! the middle half of them.
+//! Method: two threads wake each other ([`ping_pong`]). Rounds without counting alternate with rounds of each
+//! kind of counting, in rotating order. The program compares each round with its neighbor without counting.
+//! It prints the median of these ratios and their middle half.
 
 use corun_linux::counters::cost::{ping_pong, Who};
 use corun_linux::counters::{Grain, LivePerf, Options, Theme};
@@ -35,7 +37,7 @@ fn open(themes: &[Theme], grain: Grain) -> Result<LivePerf, String> {
     LivePerf::start(options).map_err(|r| format!("{r}; {}", r.optional_remedy()))
 }
 
-/// Following and reading so many sleeping threads.
+/// Following and reading this many sleeping threads.
 fn following(tasks: usize) -> Result<(), Box<dyn std::error::Error>> {
     let (tell, told) = channel();
     let sleepers: Vec<(Sender<()>, std::thread::JoinHandle<()>)> = (0..tasks)
@@ -73,7 +75,7 @@ fn following(tasks: usize) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A way of counting: its name, what is counted, and whether as a whole.
+/// A way of counting: its name, what is counted, and whether the threads are counted as a whole.
 type Way = (&'static str, &'static [Theme], bool);
 
 const WAYS: [Way; 4] = [
@@ -109,8 +111,8 @@ fn switching() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One round of two threads that wake each other, in nanoseconds a switch. Counted as a whole it is their creator that
-/// is followed.
+/// One round of two threads that wake each other, in nanoseconds a switch. If they are counted as a whole,
+/// their creator is followed.
 fn round(way: Option<Way>) -> Result<f64, Box<dyn std::error::Error>> {
     let mut perf = match way {
         Some((_, themes, true)) => Some((open(themes, Grain::Tree(TenantId(0)))?, true)),

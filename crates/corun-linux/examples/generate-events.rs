@@ -2,10 +2,11 @@
 //!
 //! `cargo run -p corun-linux --example generate-events -- LINUX/tools/perf/pmu-events/arch "Linux 6.12.117"`
 //!
-//! Method: `events/wanted.toml` says for every counter which events would count it, best first. The source has a
-//! folder of JSON per micro-architecture and a `mapfile.csv` that says which CPUs each is for. Taken are the encoding
-//! and the name of just the events that are wanted, nothing else: no descriptions, no metrics. Events of Arm cores
-//! are often only named in their folder (`ArchStdEvent`) and described in `arm64/common-and-microarch.json`.
+//! Method: `events/wanted.toml` lists for every counter the events that would count it, best first. The
+//! source has a folder of JSON files per micro-architecture and a `mapfile.csv` that names the CPUs of each
+//! folder. Only the encodings and names of the wanted events are copied: no descriptions, no metrics. Events
+//! of Arm cores are often only named in their folder (`ArchStdEvent`) and described in
+//! `arm64/common-and-microarch.json`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ fn encodings(
 }
 
 fn terms(event: &Value, code: &str) -> Result<String, String> {
-    // `0xB7, 0xBB`: two codes for one event, of which the kernel picks whichever register is free.
+    // `0xB7, 0xBB`: two codes for one event; the kernel picks whichever register is free.
     let code = number(code.split(',').next().unwrap_or(code))?;
     let mut terms = format!("event={code:#x}");
     let fields = [
@@ -174,7 +175,7 @@ fn table_name(folder: &str) -> &str {
     folder.rsplit('/').next().unwrap_or(folder)
 }
 
-/// A sum with every event's encoding behind its name; `None` when the folder lacks one of them.
+/// A sum, with the encoding of every event after its name; `None` if the folder lacks one of them.
 fn encoded(count: &str, events: &BTreeMap<String, String>) -> Option<String> {
     let (times, sum) = count.split_once(" * ").map_or(("", count), |(n, sum)| (n, sum));
     let terms: Option<Vec<String>> =

@@ -1,10 +1,11 @@
-//! Storms by hand: does `corun profile` stay on time and light while a machine is at its worst?
+//! Storms by hand: is `corun profile` punctual and cheap while a machine is at its worst?
 //!
 //!     cargo build --release -p corun
 //!     cargo run --release -p corun-linux --example storms -- target/release/corun [STORM...]
 //!
-//! Needs root. For each storm it prints how long a profile of five seconds took, what corun used of a CPU meanwhile, what it lost,
-//! and how much of the storm's time ended with a tenant that has no name. Everything that it makes is taken away again.
+//! Needs root. For each storm it prints how long a profile of five seconds took, how much of a CPU corun
+//! used, and what corun lost. It also prints how much of the storm's time went to a tenant without a name. It
+//! removes everything that it creates.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 const SECONDS: u64 = 5;
 const CGROUPS: usize = 10_000;
 const THREADS: usize = 20_000;
-/// In the program's own arguments: what a child of it does.
+/// In the program's own arguments: what a child process does.
 const EXECUTE_FROM_A_THREAD: &str = "--execute-from-a-thread";
 
-/// What a storm is called, and what makes it and reports on the corun at this path.
+/// The name of a storm, and the function that creates it and reports on the corun at this path.
 type Storm<'a> = (&'a str, &'a dyn Fn(&str));
 
 fn main() {
@@ -70,7 +71,7 @@ fn main() {
     }
 }
 
-/// Profiles everybody while two threads do `one` thing again and again.
+/// Profiles everybody while two threads repeat `one` operation.
 #[allow(clippy::zombie_processes)] // `cpu_of` waits for it.
 fn report(name: &str, corun: &str, one: Option<&(dyn Fn() + Sync)>) {
     let file = std::env::temp_dir().join(format!("corun-storms.{}.json", std::process::id()));
@@ -112,7 +113,7 @@ fn report(name: &str, corun: &str, one: Option<&(dyn Fn() + Sync)>) {
     let _ = std::io::stdout().flush();
 }
 
-/// Waits for a child; the CPU time that it used, in seconds.
+/// Waits for a child; returns the CPU time that it used, in seconds.
 fn cpu_of(pid: u32) -> f64 {
     // SAFETY: all zeros is a value of this plain type, and the call fills it in.
     unsafe {

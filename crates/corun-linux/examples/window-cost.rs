@@ -1,10 +1,11 @@
-//! What a window costs where most tasks sleep: observing N threads that do nothing, and two that run.
+//! The cost of a window when most tasks sleep: observing N threads that do nothing, and two that run.
 //!
 //! `cargo run --release -p corun-linux --example window-cost`, as root; half a minute.
 //!
-//! Method: windows of 25 ms, as a controller has them; CPU time of the thread that observes, from one window to the next. Between
-//! two windows it sleeps, so that others have the caches. What is printed is the median of 100 windows and, from the
-//! difference to the same with fewer threads, what one more sleeping thread costs.
+//! Method: windows of 25 ms, like those of a controller. The program measures the CPU time of the observing
+//! thread from one window to the next. Between two windows it sleeps, so that others use the caches. It
+//! prints the median of 100 windows. The difference to a run with fewer threads gives the cost of one more
+//! sleeping thread.
 
 use corun_linux::probe::{LiveHost, LiveOptions};
 use corun_linux::target::Subject;
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How many tasks there were, and the CPU time of a window in nanoseconds.
+/// The number of tasks, and the CPU time of a window in nanoseconds.
 fn median_window() -> Result<(usize, u64), Box<dyn std::error::Error>> {
     let mut host = LiveHost::start(&Root::new("/"), LiveOptions::new(Subject::All))?;
     let (mut costs, mut tasks) = (Vec::new(), 0);

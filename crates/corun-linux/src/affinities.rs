@@ -1,9 +1,11 @@
-//! On which CPUs tasks of several tenants may run, for policies: what fits depends on it.
+//! The CPUs that tasks of several tenants may use. Policies need them to know which tenants fit together.
 //!
-//! Method: `sched_getaffinity` of each task that wanted a noticeable part of a CPU in the window, which is its affinity within its cpuset. A task is
-//! asked again once a second. Those that hardly run are not asked: there may be tens of thousands.
+//! Method: call `sched_getaffinity` for each task that wanted a noticeable part of a CPU in the window. The
+//! result is the task's affinity within its cpuset. Each task is read again once a second. Tasks that hardly
+//! run are skipped, because there may be tens of thousands.
 //!
-//! Limits: who changes an affinity is followed with up to a second's delay. Isolated CPUs, between which nobody moves a task, count as one set here.
+//! Limits: a change of affinity is noticed up to a second late. Isolated CPUs count as one set here, although
+//! nobody moves tasks between them.
 
 use crate::procfs;
 use crate::root::Root;
@@ -13,10 +15,10 @@ use corun_model::{Observation, TaskId, Tenant, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long an affinity that was read holds, in nanoseconds.
+/// How long a cached affinity is valid, in nanoseconds.
 const HOLDS_NS: u64 = 1_000_000_000;
 
-/// A task that wanted less than this part of a window is not asked.
+/// A task that wanted less than this part of a window is skipped.
 const NOTICEABLE: u64 = 20;
 
 /// What was read of a task.
@@ -26,7 +28,7 @@ struct Known {
     limits: TaskLimits,
 }
 
-/// Reads affinities, and remembers them for a while.
+/// Reads affinities and caches them for a while.
 #[derive(Debug)]
 pub struct Affinities {
     root: Root,
@@ -34,19 +36,19 @@ pub struct Affinities {
 }
 
 impl Affinities {
-    /// A reader that knows of no task yet.
+    /// A reader with an empty cache.
     pub fn new(root: &Root) -> Affinities {
         Affinities { root: root.clone(), known: BTreeMap::new() }
     }
 
-    /// Fills in the CPUs of tasks of those tenants that are of interest.
+    /// Fills in the CPUs of the tasks of the tenants of interest.
     pub fn fill(&mut self, seen: &mut Observation, of_interest: impl Fn(&Tenant) -> bool) {
         let meant: BTreeSet<TenantId> =
             seen.tenants.iter().filter(|t| of_interest(t)).map(|t| t.id).collect();
         let mut here = BTreeMap::new();
         for t in seen.tasks.iter().filter(|t| t.alive && meant.contains(&t.tenant)) {
             let wanted_ns = t.account.ledger.on_cpu_ns() + t.account.ledger.parts().steal_ns;
-            // The number may be another task's now.
+            // By now the number may belong to another task.
             let known = self.known.remove(&t.id).filter(|k| t.born_ns <= k.read_ns);
             let holds = |k: &Known| seen.end_ns < k.read_ns + HOLDS_NS;
             let is_asked = !known.as_ref().is_some_and(holds) && wanted_ns * NOTICEABLE >= seen.window_ns();
@@ -58,7 +60,7 @@ impl Affinities {
         seen.limits = Limits { tasks, quotas: Vec::new() };
     }
 
-    /// What the kernel says of a task; `None`: it has gone.
+    /// The kernel's answer for a task; `None` if the task has gone.
     fn read(&self, task: TaskId, read_ns: u64) -> Option<Known> {
         let cpus: CpuSet = sched::affinity(task.0).ok()?.into_iter().collect();
         let process = TaskId(procfs::process_of(&self.root, task.0).ok()??);
@@ -73,7 +75,7 @@ mod tests {
     use corun_model::observation::{Account, TaskObservation};
     use corun_model::{CpuId, Ledger, Parts, TenantKind};
 
-    /// A window of 100 ms that ends then, in which this thread computed for so long.
+    /// A window of 100 ms that ends at this time, in which this thread computed for this long.
     fn seen(end_ns: u64, compute_ns: u64) -> Observation {
         let tenant =
             Tenant { id: TenantId(1), kind: TenantKind::Command, key: "pgid:1".into(), name: "it".into() };
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_a_cpu_is_asked_once_a_second_and_nobody_else_is() {
+    fn a_task_that_wants_a_cpu_is_read_once_a_second_and_others_are_not() {
         let (me, all) = (TaskId(sched::own_tid()), sched::affinity(0).unwrap());
         let mut affinities = Affinities::new(&Root::new("/"));
         let mut told = |end_ns, compute_ns, is_meant: bool| {

@@ -1,12 +1,13 @@
 //! What the machine allows a subject: the CPUs that each of its tasks may use, and its CPU quota.
 //!
-//! Method: `sched_getaffinity` of every task at the end of a window, which is its affinity within its cpuset, of the CPUs that
-//! are switched on; what was seen of a task last holds until it ends. Of isolated CPUs (`isolcpus=`, isolated partitions),
-//! between which the scheduler moves nobody, a task has only the one it is on. The quota is the tightest of those that all
-//! processes of the subject are under, so that it bounds them together whoever else is under it.
+//! Method: call `sched_getaffinity` for every task at the end of a window. The result is the task's affinity
+//! within its cpuset, limited to CPUs that are switched on. The last value holds until the task ends. The
+//! scheduler moves nobody between isolated CPUs (`isolcpus=`, isolated partitions). So a task on such a CPU
+//! has only that one. The quota is the tightest of those that cover all processes of the subject. So it
+//! limits them together, whoever else it covers.
 //!
-//! Limits: a task that lives within one window is not looked at, and nothing is known of it. Of more than [`MOST_TASKS`] tasks
-//! or [`MOST_PROCESSES`] processes the rest are not looked at in that window.
+//! Limits: a task that lives within one window is not read, and nothing is known about it. If there are more
+//! than [`MOST_TASKS`] tasks or [`MOST_PROCESSES`] processes, the rest are skipped in that window.
 
 use crate::cgroup::quota::Quota;
 use crate::cgroup::{ancestors, Cgroups, Membership};
@@ -17,9 +18,9 @@ use corun_model::{CpuId, TaskId, TenantId, Unavailable, What, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most tasks that are looked at in a window: a system call each.
+/// Most tasks that are read in a window: each takes a system call.
 const MOST_TASKS: usize = 4_096;
-/// Most processes whose cgroups are looked at in a window: a file each.
+/// Most processes whose cgroups are read in a window: each takes a file.
 const MOST_PROCESSES: usize = 64;
 
 /// A task of the subject.
@@ -31,17 +32,17 @@ pub struct Member {
     pub pid: u32,
     /// Whether it is still there.
     pub alive: bool,
-    /// The CPU that it is or was on; `None`: none yet.
+    /// The CPU that the task is on or was last on; `None` if it has not run yet.
     pub last_cpu: Option<CpuId>,
 }
 
-/// What is known of a subject's limits.
+/// What is known about a subject's limits.
 #[derive(Debug)]
 pub struct Allowed {
     root: Root,
     isolated: CpuSet,
     cgroups: Option<Cgroups>,
-    /// By task, those that live; and whether it is confined to one CPU because that is isolated.
+    /// Live tasks, with their CPUs and whether isolation confines each to one CPU.
     sets: BTreeMap<u32, (Arc<CpuSet>, bool)>,
     quota: Option<Quota>,
 }
@@ -58,7 +59,7 @@ impl Allowed {
         }
     }
 
-    /// Looks at the subject's tasks, those that ended since the last time included.
+    /// Reads the subject's tasks, including those that ended since the last time.
     pub fn look(&mut self, subject: TenantId, members: &[Member]) -> Limits {
         let alive = || members.iter().filter(|m| m.alive);
         for m in alive().take(MOST_TASKS) {
@@ -66,7 +67,7 @@ impl Allowed {
             let affinity = cpus.len();
             let cpus = movable(cpus, m.last_cpu, &self.isolated);
             let is_isolated = cpus.len() < affinity && self.isolated.contains(&cpus[0]);
-            // Most tasks may use what others may, and what they could before.
+            // Most tasks may use the same CPUs as the others, and the same as before.
             let known = self.sets.get(&m.tid).or_else(|| self.sets.values().next_back());
             let set = match known.filter(|(set, _)| set.iter().eq(&cpus)) {
                 Some((set, _)) => set.clone(),
@@ -99,13 +100,13 @@ impl Allowed {
         Limits { tasks, quotas: quota.into_iter().collect() }
     }
 
-    /// The tightest quota that all of these processes are under.
+    /// The tightest quota that covers all of these processes.
     fn quota_of(&self, pids: impl Iterator<Item = u32>) -> Option<Quota> {
         let cgroups = self.cgroups.as_ref()?;
         let tree = cgroups.with_controller("cpu")?;
         let mut common: Option<BTreeSet<String>> = None;
         for pid in pids {
-            // One that has ended meanwhile is under none any more.
+            // A process that has ended meanwhile is under no quota any more.
             let Ok(membership) = Membership::read(&self.root, format!("/proc/{pid}")) else { continue };
             let above: BTreeSet<String> =
                 membership.in_tree(tree).into_iter().flat_map(ancestors).map(str::to_owned).collect();
@@ -124,8 +125,8 @@ pub fn isolated(root: &Root) -> CpuSet {
     isolated.into_iter().flatten().collect()
 }
 
-/// That this is a container which is shown fewer CPUs than it may use, as lxcfs does: programs that count them start fewer
-/// threads than they could use.
+/// Reports that this container is shown fewer CPUs than it may use, as with lxcfs. Programs that count CPUs
+/// then start fewer threads than they could use.
 pub fn shown_fewer(root: &Root) -> Option<Unavailable> {
     let listed = root.read("/proc/cpuinfo").unwrap_or_default();
     let listed = listed.lines().filter(|line| line.starts_with("processor")).count();
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_has_the_cpus_that_it_had_last_until_it_ends() {
+    fn a_task_keeps_its_last_known_cpus_until_it_ends() {
         let subject = TenantId(0);
         let mut allowed = Allowed::new(&Root::new("/"));
         let (tid, pid) = (sched::own_tid(), std::process::id());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_is_shown_fewer_cpus_than_it_may_use_is_told_so() {
+    fn a_container_that_is_shown_fewer_cpus_than_it_may_use_is_noticed() {
         assert!(fewer(2, 8).is_some_and(|u| u.why == Why::ShownFewer { shown: 2, usable: 8 }));
         assert_eq!((fewer(8, 8), fewer(8, 2)), (None, None), "an affinity is no lie");
         let root = tempfile::tempdir().unwrap();
@@ -206,7 +207,7 @@ mod tests {
         let (tid, pid) = (sched::own_tid(), std::process::id());
         let all = own.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<String>>().join(",");
         let rest = format!("{},4095", own[0].0);
-        // What the kernel says, where the task is, whether it may move from there and whether isolation is why.
+        // The kernel's answer, the task's CPU, whether it may move away, and whether isolation is the reason.
         let rows: [(Option<&str>, Option<CpuId>, usize, bool); 7] = [
             (None, Some(own[0]), own.len(), false),
             (Some(""), Some(own[0]), own.len(), false),

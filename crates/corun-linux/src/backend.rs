@@ -1,12 +1,13 @@
-//! A backend: what carries the five knobs out on this machine.
+//! A backend: the code that sets the five knobs on this machine.
 //!
-//! There are two. The stock backend ([`crate::stock`]) uses what every kernel from 5.15 on has: the freezer, affinity,
-//! `sched_setattr`, weights. The sched_ext backend loads a scheduler of its own. A policy knows neither; a live host
-//! ([`crate::steered`]) owns one of them and hands actions to it.
+//! There are two. The stock backend ([`crate::stock`]) uses what every kernel has since 5.15: the freezer,
+//! affinity, `sched_setattr`, weights. The sched_ext backend loads a scheduler of its own. A policy knows
+//! neither. A live host ([`crate::steered`]) owns one of them and passes actions to it.
 //!
-//! A backend learns who is who from observations, since an action names a tenant or task only by its number there.
-//! Whatever it changes it must be able to change back: [`Backend::undo_all`] when all goes well, and by its own means
-//! (a supervisor process, a program that the kernel unloads) when the controller is killed.
+//! A backend learns tenants and tasks from observations, since an action names them only by their numbers
+//! there. A backend must be able to undo everything it changes. [`Backend::undo_all`] does so in a normal
+//! exit. If the controller is killed, the backend uses its own means: a supervisor process, or a program that
+//! the kernel unloads.
 
 use corun_model::why::{KnobMeans, NoKnob};
 use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TenantId};
@@ -15,17 +16,20 @@ use std::collections::BTreeSet;
 /// Carries actions out on this machine.
 ///
 /// The contract, checked by [`corun_model::conformance`] on the host that owns it:
-/// - a target that [`learn`](Backend::learn) has not named is refused, as is one that is protected;
-/// - [`Outcome::Done`] means that the change is in force and is remembered, so that it is undone in any event;
-/// - parking twice is parking once, and an `Unpark` of a tenant that is not parked is done by doing nothing;
-/// - who is refused to be parked is not parked, also when it was before;
-/// - who cannot be let go is parked still, and is tried again at every [`beat`](Backend::beat);
-/// - after [`undo_all`](Backend::undo_all) everything is as it was; it may be called at any time and again.
+/// - - a target that [`learn`](Backend::learn) has not named is refused, and so is a protected one;
+/// - - [`Outcome::Done`] means that the change is in force and recorded, so that it will be undone in any
+///   case;
+/// - - parking twice is the same as parking once, and `Unpark` of a tenant that is not parked succeeds and
+///   does nothing;
+/// - - a tenant whose parking is refused is not parked, even if it was before;
+/// - - a tenant that cannot be released stays parked, and every [`beat`](Backend::beat) tries again;
+/// - - after [`undo_all`](Backend::undo_all) everything is as it was; it may be called at any time and more
+///   than once.
 pub trait Backend {
     /// `stock` or `sched_ext`: the name on the command line and in JSON.
     fn name(&self) -> &'static str;
 
-    /// What these knobs do here, or why they cannot be turned.
+    /// What these knobs do here, or why they cannot be set.
     fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport>;
 
     /// The same of every knob.
@@ -33,13 +37,14 @@ pub trait Backend {
         self.support_of(Knob::ALL)
     }
 
-    /// What becomes of the runnable tasks of a parked tenant: tells where an observation shows their parked time.
+    /// The state of a parked tenant's runnable tasks. It tells where an observation shows their parked time.
     fn parked_tasks(&self) -> ParkedTasks;
 
-    /// Takes note of tenants and tasks; called with every observation before the actions that it leads to.
+    /// Learns tenants and tasks. It is called with every observation, before the actions that follow from it.
     fn learn(&mut self, seen: &Observation);
 
-    /// Does for a tenant what takes milliseconds, so that parking it later takes microseconds. Nothing of it is stopped.
+    /// Does the slow part of parking a tenant (milliseconds) in advance, so that parking it later takes
+    /// microseconds. It stops nothing.
     ///
     /// # Errors
     /// Why parking it would be refused.
@@ -51,31 +56,33 @@ pub trait Backend {
     /// Turns one knob.
     fn apply(&mut self, action: &Action) -> Outcome;
 
-    /// A process of corun's own that the backend runs to be safe.
+    /// A process of corun's own that the backend runs for safety.
     fn helper(&self) -> Option<u32> {
         None
     }
 
-    /// Who is parked, in part or as a whole.
+    /// The tenants that are parked, in part or as a whole.
     fn parked(&self) -> BTreeSet<TenantId>;
 
     /// Restores everything that was changed.
     ///
     /// # Errors
-    /// [`HostError::NotUndone`] naming the first thing that stayed changed; everything else is restored nevertheless.
+    /// [`HostError::NotUndone`] with the first change that could not be undone; everything else is restored
+    /// nevertheless.
     fn undo_all(&mut self) -> Result<(), HostError>;
 
-    /// Says that the controller is well; called at least every 50 ms while it waits, and before every observation.
+    /// Tells the backend that the controller is alive. It is called at least every 50 ms while the controller
+    /// waits, and before every observation.
     ///
     /// # Errors
-    /// [`HostError::Failed`] when the backend is not able to go on (its supervisor is gone, its scheduler was thrown
-    /// out); everything is restored by then.
+    /// [`HostError::Failed`] if the backend cannot go on (its supervisor has gone, or the kernel removed its
+    /// scheduler). By then everything is restored.
     fn beat(&mut self) -> Result<(), HostError> {
         Ok(())
     }
 }
 
-/// A backend that turns nothing: that of a host which only watches from some time on.
+/// A backend that sets no knobs, for a host that only watches from some time on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inert;
 
@@ -111,12 +118,12 @@ impl Backend for Inert {
     }
 }
 
-/// What a backend makes of a knob.
+/// How a backend handles a knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnobSupport {
     /// Which knob.
     pub knob: Knob,
-    /// How it is turned here, or why not.
+    /// How the knob is set here, or why it cannot be.
     pub support: Support,
 }
 
@@ -125,7 +132,7 @@ pub struct KnobSupport {
 pub enum Support {
     /// It can.
     Yes {
-        /// By what means, and what becomes of the value.
+        /// The mechanism, and how it changes the value.
         how: KnobMeans,
     },
     /// It cannot.
@@ -142,11 +149,11 @@ impl Support {
     }
 }
 
-/// What the runnable tasks of a parked tenant are to the kernel.
+/// How the kernel sees the runnable tasks of a parked tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParkedTasks {
-    /// Off the run queues (frozen or stopped): a probe takes them for blocked.
+    /// Off the run queues (frozen or stopped): a probe counts them as blocked.
     Asleep,
-    /// On the run queues but not dispatched: a probe takes them for waiting, and blames whoever runs.
+    /// On the run queues but not dispatched: a probe counts them as waiting, and blames whoever runs.
     Queued,
 }

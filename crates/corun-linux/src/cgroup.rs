@@ -1,10 +1,11 @@
-//! Cgroups: which trees are mounted where, who is in which, and the v2 tree's ids.
+//! Cgroups: the mounted trees, the cgroups of a task, and the ids of the v2 tree.
 //!
-//! Method: the mounts are those of `/proc/self/mountinfo`, so v2 alone, v1 alone and both beside each other
-//! ("hybrid": the v2 tree somewhere below `/sys/fs/cgroup`, without controllers) are read alike. A cgroup's id is
-//! the inode number of its folder in the v2 tree, which is what `bpf_get_current_cgroup_id` returns.
+//! Method: `/proc/self/mountinfo` lists the mounts. So v2 alone, v1 alone and a hybrid of both are read
+//! alike. (On a hybrid machine the v2 tree is somewhere below `/sys/fs/cgroup`, without controllers.) A
+//! cgroup's id is the inode number of its folder in the v2 tree, which is what `bpf_get_current_cgroup_id`
+//! returns.
 //!
-//! Limits: in a cgroup namespace only the part of a tree that is mounted is visible; paths from `/proc/PID/cgroup`
+//! Limits: in a cgroup namespace only the mounted part of a tree is visible. Paths from `/proc/PID/cgroup`
 //! that lie outside it have no folder here.
 
 pub mod cpuset;
@@ -19,7 +20,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Which generation a tree is, and with it how its files are called.
+/// The generation of a tree, which also determines the names of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Version {
     /// One hierarchy of several; its controllers, or `name=systemd` for one without.
@@ -27,7 +28,7 @@ pub enum Version {
         /// `["cpu", "cpuacct"]`.
         controllers: Vec<String>,
     },
-    /// The unified hierarchy; the controllers it has (none of them on a hybrid machine, often).
+    /// The unified hierarchy, with its controllers (often none on a hybrid machine).
     V2 {
         /// `["cpu", "io", "memory"]`.
         controllers: Vec<String>,
@@ -41,7 +42,7 @@ pub struct Tree {
     pub version: Version,
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The cgroup that is mounted there: `/` unless a container sees only its own.
+    /// The cgroup that is mounted there: `/`, unless a container sees only its own.
     pub mounted: String,
 }
 
@@ -57,8 +58,9 @@ impl Tree {
         controllers.iter().any(|c| c == name)
     }
 
-    /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` when it lies outside what is mounted. A name
-    /// that is not UTF-8 has replacement characters in its path: that folder is the one that is called so when it is shown.
+    /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` if it lies outside the mounted
+    /// part. If a name is not UTF-8, its path has replacement characters. The folder is then the one whose
+    /// displayed name matches.
     pub fn folder(&self, path: &str) -> Option<PathBuf> {
         let below = match self.mounted.as_str() {
             "/" => path,
@@ -75,7 +77,7 @@ impl Tree {
     }
 }
 
-/// What is shown as `name` in a folder.
+/// The entry of a folder that is displayed as `name`.
 fn shown_as(folder: &Path, name: &str) -> Option<PathBuf> {
     let mut entries = std::fs::read_dir(folder).ok()?.flatten();
     entries.find(|entry| entry.file_name().to_string_lossy() == name).map(|entry| entry.path())
@@ -98,7 +100,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Finds the mounted trees. A machine without cgroups has none; that is no error.
+    /// Finds the mounted trees. On a machine without cgroups the result is empty; that is no error.
     ///
     /// # Errors
     /// [`ReadError`] when `/proc/self/mountinfo` cannot be read.
@@ -110,7 +112,8 @@ impl Cgroups {
                 let available = root.read_if_there(tree.mount.join("cgroup.controllers"))?;
                 *controllers = available.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
             }
-            // A tree that is mounted twice (for a container, say) counts once: the mount that shows all of it.
+            // A tree that is mounted twice (for a container, say) counts once: the mount that shows all of it
+            // counts.
             match trees.iter_mut().find(|t| t.version == tree.version) {
                 Some(known) if known.mounted.len() > tree.mounted.len() => *known = tree,
                 Some(_) => {}
@@ -135,7 +138,7 @@ impl Cgroups {
         self.trees.iter().find(|t| t.has_controller(name))
     }
 
-    /// The trees in the order in which their paths tell tenants apart: v2, then systemd's, then the CPU
+    /// The trees in the order in which their paths identify tenants: v2, then systemd's, then the CPU
     /// controller's, then the rest.
     pub fn by_telling(&self) -> Vec<&Tree> {
         let rank = |t: &Tree| match &t.version {
@@ -150,7 +153,7 @@ impl Cgroups {
     /// The id of a cgroup: the inode number of its folder.
     ///
     /// # Errors
-    /// [`ReadError`] when there is no such cgroup, or it lies outside what is mounted.
+    /// [`ReadError`] if there is no such cgroup, or it lies outside the mounted part.
     pub fn id(&self, tree: &Tree, path: &str) -> Result<u64, ReadError> {
         let outside = || ReadError::Io { path: PathBuf::from(path), source: ErrorKind::NotFound.into() };
         let folder = self.root.path(tree.folder(path).ok_or_else(outside)?);
@@ -160,15 +163,16 @@ impl Cgroups {
         }
     }
 
-    /// Every cgroup of a tree, parents before children, siblings by name. Those that vanish meanwhile are left out.
+    /// Every cgroup of a tree, parents before children, siblings by name. Cgroups that vanish meanwhile are
+    /// left out.
     ///
     /// # Errors
-    /// [`ReadError`] when the tree's mount itself cannot be read.
+    /// [`ReadError`] if the tree's mount itself cannot be read.
     pub fn walk(&self, tree: &Tree) -> Result<Vec<Node>, ReadError> {
         self.walk_at_most(tree, usize::MAX)
     }
 
-    /// The same, but no more than so many cgroups, those near the root first.
+    /// The same, but at most this many cgroups, those near the root first.
     ///
     /// # Errors
     /// As [`walk`](Cgroups::walk).
@@ -193,7 +197,7 @@ impl Cgroups {
     /// The processes in a cgroup and in those below it, by PID.
     ///
     /// # Errors
-    /// [`ReadError`] when there is no such cgroup.
+    /// [`ReadError`] if there is no such cgroup.
     pub fn processes(&self, tree: &Tree, path: &str) -> Result<Vec<u32>, ReadError> {
         self.id(tree, path)?;
         let below = Tree {
@@ -204,7 +208,7 @@ impl Cgroups {
         let mut pids = Vec::new();
         for node in self.walk(&below)? {
             let Some(folder) = tree.folder(&node.path) else { continue };
-            // A threaded cgroup has no list of processes; its threads are listed by the parent's.
+            // A threaded cgroup has no list of processes; its parent lists its threads.
             let Ok(listed) = self.root.read(folder.join("cgroup.procs")) else { continue };
             pids.extend(listed.lines().filter_map(|l| l.trim().parse::<u32>().ok()).filter(|&p| p != 0));
         }
@@ -270,7 +274,7 @@ fn unescape_octal(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Where a task is in every tree, from `/proc/PID/cgroup`.
+/// The cgroup of a task in every tree, from `/proc/PID/cgroup`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     /// Controllers (empty for v2) and path.
@@ -296,7 +300,7 @@ impl Membership {
         Membership { paths: text.lines().filter_map(line).collect() }
     }
 
-    /// A membership that is known otherwise: controllers (none: the v2 tree) and path in every hierarchy.
+    /// A membership from another source: controllers (none: the v2 tree) and path in every hierarchy.
     pub fn of(paths: Vec<(Vec<String>, String)>) -> Membership {
         Membership { paths }
     }
@@ -320,16 +324,17 @@ impl Membership {
         }
     }
 
-    /// The tenant that the cgroups tell; `None` when none of them tells. The most telling is believed. Where several tell as
-    /// much, the first of the v2 tree, systemd's, the CPU controller's and the others is: where v1 and v2 are both mounted, a
-    /// container runtime makes cgroups in v1 alone, and in v2 all containers are in the daemon's unit. A plain cgroup is
-    /// taken for what lies furthest below it in any hierarchy.
+    /// The tenant that the cgroups identify, or `None`. The most specific one counts. If several are equally
+    /// specific, the first in this order counts: the v2 tree, systemd's, the CPU controller's, the others. If
+    /// v1 and v2 are both mounted, a container runtime makes cgroups in v1 alone, and in v2 all containers
+    /// are in the daemon's unit. A plain cgroup counts as the tenant of whatever lies furthest below it in
+    /// any hierarchy.
     pub fn tenant(&self) -> Option<TenantName> {
         self.tenant_seen_from(&Membership::default())
     }
 
-    /// The same, seen from a process that is a member of `own`. The plain cgroup that it is in itself tells nothing: it is its
-    /// surroundings, with everybody in them.
+    /// The same, as seen by a process that is a member of `own`. The plain cgroup that this process is in
+    /// says nothing: it surrounds everybody here.
     pub fn tenant_seen_from(&self, own: &Membership) -> Option<TenantName> {
         let mut lines: Vec<&(Vec<String>, String)> = self.paths.iter().collect();
         lines.sort_by_key(|(controllers, _)| rank(controllers));
@@ -346,7 +351,7 @@ impl Membership {
     }
 }
 
-/// The order in which hierarchies are asked, by their controllers.
+/// The order in which hierarchies are considered, by their controllers.
 fn rank(controllers: &[String]) -> usize {
     const FIRST: [&str; 6] = ["name=systemd", "cpu", "cpuset", "pids", "freezer", "memory"];
     match controllers {
@@ -355,7 +360,7 @@ fn rank(controllers: &[String]) -> usize {
     }
 }
 
-/// A cgroup's path and those above it, the root aside, which has no quota.
+/// A cgroup's path and those above it, except the root, which has no quota.
 pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |p| p.rsplit_once('/').map(|(above, _)| above)).filter(|p| p.len() > 1)
 }

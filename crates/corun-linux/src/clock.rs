@@ -7,13 +7,13 @@ pub fn now_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The clock of the world, in nanoseconds since 1970; 0 where it is set to before that.
+/// The wall clock, in nanoseconds since 1970; 0 if it is set to an earlier time.
 pub fn now_unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// By how much [`now_unix_ns`] is ahead of [`now_ns`]. Whoever loses his CPU between two looks at clocks takes them for further apart than
-/// they are; so it is the tightest of several looks.
+/// By how much [`now_unix_ns`] is ahead of [`now_ns`]. A thread that loses its CPU between two clock readings
+/// sees them too far apart. So the tightest of several pairs counts.
 pub fn unix_ahead_ns() -> i64 {
     const LOOKS: usize = 8;
     let look = || {
@@ -28,12 +28,12 @@ pub fn boot_ahead_ns() -> u64 {
     read_ns(libc::CLOCK_BOOTTIME).saturating_sub(now_ns())
 }
 
-/// CPU time of the calling thread, in nanoseconds: what its work costs, whoever else runs.
+/// CPU time of the calling thread, in nanoseconds: the cost of its own work, whoever else runs.
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of this process, ended threads included, in nanoseconds: what corun itself costs.
+/// CPU time of this process, including ended threads, in nanoseconds: the cost of corun itself.
 pub fn process_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_never_goes_back_and_boot_is_not_behind() {
+    fn the_clock_never_goes_back_and_time_since_boot_is_not_behind_it() {
         let first = now_ns();
         assert!(now_ns() >= first);
         assert!(read_ns(libc::CLOCK_BOOTTIME) >= first);

@@ -5,10 +5,10 @@ use corun_model::CpuId;
 /// What [`parse`] accepts, to complete "which is not …".
 pub const WANTED: &str = "a list of CPUs such as 0-3,5";
 
-/// More CPUs than any kernel is built for: a guard against nonsense such as `0-4000000000`.
+/// More CPUs than any kernel supports: a guard against nonsense such as `0-4000000000`.
 const CPUS_MAX: u32 = 1 << 20;
 
-/// Reads a list; `None` when it is not one. The result is sorted and holds every CPU once.
+/// Reads a list; `None` if it is not one. The result is sorted and holds every CPU once.
 pub fn parse(text: &str) -> Option<Vec<CpuId>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {

@@ -1,8 +1,8 @@
 //! What the CPUs did, from `/proc/stat`.
 //!
-//! Limits: counted in clock ticks of 10 ms, and on most kernels sampled at the scheduler's tick, so a short window
-//! is coarse; interrupt time is exact only with `CONFIG_IRQ_TIME_ACCOUNTING`. A virtual machine's host may not
-//! report what it took: steal that has been zero since boot is then unknown, not none.
+//! Limits: the times are in clock ticks of 10 ms, and most kernels sample them at the scheduler's tick. So a
+//! short window is coarse. Interrupt time is exact only with `CONFIG_IRQ_TIME_ACCOUNTING`. The host of a
+//! virtual machine may not report what it took. So steal that has been zero since boot is unknown, not zero.
 
 use crate::cpulist;
 use crate::procfs::TICK_NS;
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const _: () = assert!(HOST_STEAL_TICK_NS == TICK_NS);
 
-/// One CPU's time since boot, by what it did, in nanoseconds.
+/// One CPU's time since boot, by activity, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuClock {
     /// Running user code, niced or not, and guests.
     pub user_ns: u64,
     /// Running the kernel for a task.
     pub system_ns: u64,
-    /// Idle, also while a task it last ran waited for I/O.
+    /// Idle, even while a task that last ran there waits for I/O.
     pub idle_ns: u64,
     /// In hard interrupts.
     pub irq_ns: u64,
@@ -71,10 +71,10 @@ impl CpuStat {
         })
     }
 
-    /// What was taken from each CPU between two readings, `elapsed_ns` apart. Host steal is not known on a virtual machine
-    /// whose host has reported none since boot. A CPU that was switched off at one of them tells nothing: what it counted
-    /// before is not of this time. One that was off in between may count all that time as stolen when it comes back, so no
-    /// CPU has more than what passed.
+    /// What was taken from each CPU between two readings, `elapsed_ns` apart. On a virtual machine whose host
+    /// has reported no steal since boot, host steal is unknown. A CPU that was switched off at one of the
+    /// readings says nothing: its earlier counts are from another time. A CPU that was off in between may
+    /// count all that time as stolen when it comes back. So no CPU gets more than the elapsed time.
     pub fn taken_since(&self, before: &CpuStat, elapsed_ns: u64, is_virtual: bool) -> Taken {
         let is_host_known = !is_virtual || self.total().host_steal_ns > 0;
         let both = self.cpus.iter().filter_map(|(id, now)| Some((*id, now, before.cpus.get(id)?)));
@@ -97,7 +97,7 @@ pub struct Taken {
     cpus: BTreeMap<CpuId, TakenFrom>,
 }
 
-/// What was taken from one, in nanoseconds.
+/// What was taken from one CPU, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TakenFrom {
     host_steal_ns: u64,
@@ -106,7 +106,7 @@ struct TakenFrom {
 }
 
 impl Taken {
-    /// What the hypervisor took from a CPU; `None`: not known.
+    /// What the hypervisor took from a CPU; `None` if unknown.
     pub fn host_steal_ns(&self, cpu: CpuId) -> Option<u64> {
         self.cpus.get(&cpu).filter(|_| self.is_host_known).map(|c| c.host_steal_ns)
     }
@@ -122,13 +122,13 @@ impl Taken {
     }
 }
 
-/// The CPUs that are switched on; `None`: this machine does not tell.
+/// The CPUs that are switched on; `None` if this machine does not say.
 pub fn online(root: &Root) -> Option<BTreeSet<CpuId>> {
     let list = root.read("/sys/devices/system/cpu/online").ok()?;
     cpulist::parse(&list).map(|cpus| cpus.into_iter().collect())
 }
 
-/// No machine has been up for longer: 21 years.
+/// No machine has been up for longer than this: 21 years.
 const MOST_TICKS: u64 = 1 << 36;
 
 /// `cpu7 user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user and nice.
@@ -151,7 +151,8 @@ fn cpu_line(line: &str) -> Option<(CpuId, CpuClock)> {
     (ticks.len() >= 4).then_some((CpuId(id), clock))
 }
 
-/// Whether this machine runs under a hypervisor: the `hypervisor` CPU flag of x86, or what the firmware names.
+/// Whether this machine runs under a hypervisor: from the `hypervisor` CPU flag of x86, or from the
+/// firmware's names.
 pub fn is_virtual(root: &Root) -> bool {
     let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
     let flagged = cpuinfo
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_off_is_no_prey_of_the_hypervisor() {
+    fn a_cpu_that_was_off_is_not_charged_to_the_hypervisor() {
         let both = read("cpu0 100 0 0 100 0 0 0 7\ncpu1 100 0 0 100 0 0 0 7\n").unwrap();
         let one = read("cpu0 110 0 0 100 0 0 0 7\n").unwrap();
         let back = read("cpu0 120 0 0 100 0 0 0 8\ncpu1 100 0 0 104 0 0 0 207\n").unwrap();

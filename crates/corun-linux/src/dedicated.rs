@@ -1,15 +1,18 @@
-//! Dedicated windows: a short time in which every co-runner is parked, so that the subject shows what it is alone.
+//! Dedicated windows: short times in which every co-runner is parked, so that the subject shows how fast it
+//! is alone.
 //!
-//! PACT'16 §2.3 takes the other vCPUs off the run queues for a pre-defined period and asks for it again when the
-//! program changes phase. Here one window is: close the window under way; make ready to park whoever had a CPU or
-//! wanted one since the host was made; park them; close the sliver that took; let the subject's threads spread over the
-//! CPUs that became free ([`SETTLE_NS`]); wait; close the dedicated window; let everybody run. The end comes early
-//! when the subject ends, and everybody is unparked whatever fails.
+//! PACT'16 §2.3 takes the other vCPUs off the run queues for a pre-defined period and asks for it again when
+//! the program changes phase. Here a window takes these steps: close the current window; prepare to park
+//! every tenant that had a CPU or wanted one since the host was made; park them; close the short window that
+//! this took; let the subject's threads spread over the free CPUs ([`SETTLE_NS`]); wait; close the dedicated
+//! window; unpark everybody. The window ends early if the subject ends, and everybody is unparked whatever
+//! fails.
 //!
-//! What it costs the co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for at most
-//! `per_mille` of it. Protected tenants go on, as do those that have not run since the host was made; what ran in a
-//! dedicated window although it should not have is measured and said (`leaked_ns`, `not_parked`). What becomes of the
-//! parked tenants' fair share is explained in [`crate::stock`]'s `parking`.
+//! What it costs the co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for
+//! at most `per_mille` of it. Protected tenants go on, and so do those that have not run since the host was
+//! made. Whatever ran in a dedicated window although it should not have is measured and reported
+//! (`leaked_ns`, `not_parked`). [`crate::stock`]'s `parking` explains what happens to the fair share of
+//! parked tenants.
 
 use crate::steered::SteeredHost;
 use corun_model::dedicated::Spending;
@@ -18,13 +21,13 @@ use corun_model::duration::human_ns;
 use corun_model::{Action, Host, HostError, Observation, Outcome, Refusal, TenantId};
 use thiserror::Error;
 
-/// How often the subject is looked after inside a window.
+/// How often the subject is checked inside a window.
 const LOOK_NS: u64 = 5_000_000;
 
 /// A dedicated window is not possible.
 #[derive(Debug, Error)]
 pub enum DedicatedError {
-    /// It can never be within the budget.
+    /// The window can never be within the budget.
     #[error(
         "a dedicated window of {} never fits into a budget of {} in any {}; make it shorter, or the budget larger",
         human_ns(*window_ns), human_ns(budget.allowance_ns()), human_ns(budget.over_ns)
@@ -41,7 +44,7 @@ pub enum DedicatedError {
         /// When it will not.
         in_ns: u64,
     },
-    /// Nobody is the subject, so nobody would run.
+    /// There is no subject, so nobody would run.
     #[error("a dedicated window needs a subject: a command, a PID, a cgroup or a VM")]
     NoSubject,
     /// The host cannot go on; everybody is unparked.
@@ -52,19 +55,19 @@ pub enum DedicatedError {
 /// What a dedicated window showed.
 #[derive(Clone, Debug)]
 pub struct DedicatedWindow {
-    /// The window that was under way, up to when everybody was parked.
+    /// The window that was open, up to the moment when everybody was parked.
     pub before: Observation,
     /// The dedicated window.
     pub dedicated: Observation,
     /// Who was parked.
     pub parked: Vec<TenantId>,
-    /// Who was not although it might disturb, and why.
+    /// Tenants that were not parked although they might disturb, and why.
     pub not_parked: Vec<(TenantId, Refusal)>,
-    /// How long co-runners were parked, everything included, in nanoseconds.
+    /// How long co-runners were parked, all steps included, in nanoseconds.
     pub parked_ns: u64,
-    /// CPU time of tenants that were parked, while they were, in nanoseconds: 0 when parking held.
+    /// CPU time of parked tenants while they were parked, in nanoseconds: 0 if parking held.
     pub leaked_ns: u64,
-    /// Whether the subject ended inside it, so that it is shorter than asked for.
+    /// Whether the subject ended inside the window, so that it is shorter than requested.
     pub subject_ended: bool,
 }
 
@@ -96,12 +99,12 @@ impl Dedicated {
         self.spending.window_ns()
     }
 
-    /// In how many nanoseconds the budget allows the next window; 0: now.
+    /// The time until the budget allows the next window, in nanoseconds; 0: now.
     pub fn due_in_ns(&self, now_ns: u64) -> u64 {
         self.spending.due_in_ns(now_ns)
     }
 
-    /// Opens one window. Everybody runs when this returns, also with an error.
+    /// Opens one window. When this returns, everybody runs again, also after an error.
     ///
     /// # Errors
     /// [`DedicatedError`].
@@ -109,8 +112,9 @@ impl Dedicated {
         self.run_and_tell(host, &mut |_| ())
     }
 
-    /// The same; `told` is called with every observation right after it was made, for what else is known of just that
-    /// time (spinning, counters). Co-runners are parked meanwhile, so it must be quick.
+    /// The same, but `told` is called with every observation right after it was made. The caller can add what
+    /// else it knows about that time (spinning, counters). Co-runners are parked meanwhile, so it must be
+    /// quick.
     ///
     /// # Errors
     /// [`DedicatedError`].
@@ -133,7 +137,8 @@ impl Dedicated {
         for tenant in host.parked() {
             let_go &= host.apply(&Action::Unpark { tenant }) == Outcome::Done;
         }
-        // Whom this could not let go, the journal still knows; if that does not help either, it is said at once.
+        // The journal still lists any tenant that this could not release. If that does not help either, it is
+        // reported at once.
         let undone = if let_go { Ok(()) } else { host.undo_all() };
         let end_ns = host.now_ns();
         self.spending.spend(start_ns, end_ns);
@@ -142,7 +147,7 @@ impl Dedicated {
         Ok(DedicatedWindow { before, parked_ns: end_ns - start_ns, ..opened })
     }
 
-    /// The part of a window in which somebody may be parked.
+    /// The part of a window in which tenants may be parked.
     fn open(
         &self,
         host: &mut SteeredHost,
@@ -188,7 +193,7 @@ impl Dedicated {
     }
 }
 
-/// Who would run in a dedicated window although it should not.
+/// A tenant that would run in a dedicated window although it should not.
 #[derive(Clone, Debug, Default)]
 pub struct NotDedicated {
     /// Co-runners that cannot be parked.
@@ -204,18 +209,18 @@ pub struct Unparkable {
     pub tenant: TenantId,
     /// Why not.
     pub why: Refusal,
-    /// How long it was on a CPU in the window that was asked about, in nanoseconds.
+    /// How long it was on a CPU in the given window, in nanoseconds.
     pub on_cpu_ns: u64,
 }
 
 impl NotDedicated {
-    /// How long they were on a CPU, all together, in nanoseconds.
+    /// How long they were on a CPU in total, in nanoseconds.
     pub fn on_cpu_ns(&self) -> u64 {
         self.unparkable.iter().map(|u| u.on_cpu_ns).sum()
     }
 }
 
-/// Whom a dedicated window would leave running, going by the window `seen`. Nobody is stopped.
+/// The tenants that a dedicated window would leave running, judged by the window `seen`. Nobody is stopped.
 pub fn not_dedicated(host: &mut SteeredHost, seen: &Observation, subject: TenantId) -> NotDedicated {
     let (ready, not) = co_runners(host, seen, subject);
     let ran =

@@ -1,7 +1,7 @@
-//! How many files whoever watches may hold open: a third of what this process may. Sampling and counting may each take as
-//! many, and whoever parks somebody needs one to let it go.
+//! How many files a watcher may hold open: a third of this process's limit. Sampling and counting may each
+//! take as many, and parking a tenant needs one file to release it.
 
-/// What the kernel allows by default, should it not say.
+/// The kernel's default, if it does not say.
 const USUAL: u64 = 1_024;
 
 /// A third of the soft limit of open files.

@@ -1,11 +1,12 @@
-//! What can be seen and done on this machine, and why not. Observe-only: nothing is changed, nothing stays open.
+//! What can be seen and done on this machine, and why the rest cannot. Observe-only: nothing is changed,
+//! nothing stays open.
 //!
-//! Method: facts come from `/proc` and `/sys` under a root path, and from a few system calls that ask without
-//! changing anything ([`Probes`]); both are passed in, so that any machine can be examined in a test. Every answer
-//! that is not yes carries its reason and a remedy.
+//! Method: facts come from `/proc` and `/sys` under a root path, and from a few system calls that query
+//! without changing anything ([`Probes`]). Both are passed in, so a test can examine any machine. Every
+//! answer other than yes carries its reason and a remedy.
 //!
-//! Limit: that a mechanism is there does not prove that every use of it will be allowed (a security module may
-//! refuse one at any time); what a verb is refused later it reports itself.
+//! Limit: a mechanism that exists may still refuse a particular use (a security module may do so at any
+//! time). If that happens later, the verb reports it.
 
 mod act;
 mod allow;
@@ -28,7 +29,7 @@ impl Findings {
         Findings { part, list: Vec::new() }
     }
 
-    /// Whether this part has said yes to that.
+    /// Whether this part is available, by these findings.
     fn has(&self, what: &str) -> bool {
         says_yes(&self.list, what)
     }
@@ -68,7 +69,7 @@ fn says_yes(findings: &[Finding], what: &str) -> bool {
     findings.iter().any(|f| f.what == what && f.answer == Answer::Yes)
 }
 
-/// How `corun profile` would see on the machine with these findings, in one sentence.
+/// How `corun profile` would watch on the machine with these findings, in one sentence.
 pub fn verdict(findings: &[Finding]) -> &'static str {
     let can = |what: &str| says_yes(findings, what);
     if can(see::EBPF) && can(see::BTF) && can(see::TRACING) {
@@ -80,7 +81,7 @@ pub fn verdict(findings: &[Finding]) -> &'static str {
     }
 }
 
-/// What this process may do, from its effective capabilities.
+/// What this process may do, according to its effective capabilities.
 struct Privileges {
     effective: u64,
 }
@@ -102,13 +103,13 @@ impl Privileges {
         self.effective >> capability & 1 == 1
     }
 
-    /// The capability itself or `CAP_SYS_ADMIN`, which stands for the newer ones.
+    /// The capability itself, or `CAP_SYS_ADMIN`, which includes the newer ones.
     fn has_or_admin(&self, capability: u32) -> bool {
         self.has(capability) || self.has(Privileges::SYS_ADMIN)
     }
 }
 
-/// A one-line file's text, trimmed; `None` when it cannot be read.
+/// A one-line file's text, trimmed; `None` if it cannot be read.
 fn line(root: &Root, file: &str) -> Option<String> {
     root.read(file).ok().map(|text| text.trim().to_owned())
 }

@@ -1,20 +1,22 @@
-//! The machine's energy, from RAPL: through powercap (`/sys/class/powercap/intel-rapl:*`, which AMD's CPUs have as well), else
-//! through perf's PMU `power`.
+//! The machine's energy, from RAPL: through powercap (`/sys/class/powercap/intel-rapl:*`, which AMD's CPUs
+//! have, too), or else through perf's PMU `power`.
 //!
-//! A counter is a register of a socket that the processor adds to about once a millisecond. powercap shows it in microjoules and begins
-//! anew at `max_energy_range_uj`; perf's sums do not wrap. A window's energy is the difference of two readings. So it is
-//! that of all windows in between as well, and a hundred short windows have no other sum than a long one.
+//! A counter is a register of a socket that the processor updates about once a millisecond. Powercap shows it
+//! in microjoules, and restarts at `max_energy_range_uj`; perf's sums do not wrap. A window's energy is the
+//! difference of two readings. So differences add up: the sum over a hundred short windows equals that of one
+//! long window.
 //!
-//! Since CVE-2020-8694 root alone may read powercap's counters: they tell what code computes with. perf gives them to who may
-//! count whole CPUs.
+//! Since CVE-2020-8694 only root may read powercap's counters, because they reveal what code computes with.
+//! Perf gives them to users who may count whole CPUs.
 //!
-//! A counter that did not move in a window tells nothing of it. Some virtual machines show counters that never move, and some
-//! processors show one for their cores that they do not keep. Their energy is unknown.
+//! A counter that did not move in a window says nothing about it. Some virtual machines show counters that
+//! never move. Some processors show a counter for their cores that they never update. Their energy is
+//! unknown.
 //!
-//! Limits: a counter is read some microseconds after the window's edge. One that begins anew twice between two readings counts one
-//! round too few; with ranges of 65 kJ and more that takes minutes at the power of a large socket. A machine that was suspended may have
-//! lost its counters, which looks as if they had begun anew. Where several platform counters are shown, none is believed: each may
-//! count all of the machine.
+//! Limits: a counter is read some microseconds after the window's edge. If a counter wraps twice between two
+//! readings, one wrap is missed. With ranges of 65 kJ and more that takes minutes, even at the power of a
+//! large socket. A suspended machine may have lost its counters, which looks like a wrap. If several platform
+//! counters are shown, none is used: each may count all of the machine.
 
 use crate::counters::format::{self, Format};
 use crate::counters::perf_event::{CountOptions, Event, Group, Whose};
@@ -30,7 +32,7 @@ const POWER_PMU: &str = "power";
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Domain {
-    /// A socket's processor as a whole, or one die of it that counts by itself.
+    /// A socket's processor as a whole, or one die of it that has its own counter.
     Package,
     /// Its cores.
     Core,
@@ -89,11 +91,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks which counters this machine has, packages' at least. Those of powercap can be read; whether perf lets this user
-    /// count, [`EnergyMeter::start`] finds out.
+    /// Finds the counters of this machine, at least those of packages. Powercap's counters are readable.
+    /// [`EnergyMeter::start`] finds out whether perf lets this user count.
     ///
     /// # Errors
-    /// It has none, or they may not be read.
+    /// The machine has none, or they may not be read.
     pub fn make(root: &Root) -> Result<Plan, NoEnergy> {
         let powercap = powercap(root);
         let counters = match &powercap {
@@ -114,7 +116,7 @@ impl Plan {
         self.counters.iter().any(|(_, place)| matches!(place, Place::Perf { .. }))
     }
 
-    /// The names of what is counted, each once.
+    /// The names of what is counted, without duplicates.
     pub fn names(&self) -> Vec<&'static str> {
         let mut domains: Vec<Domain> = self.counters.iter().map(|(domain, _)| *domain).collect();
         domains.sort();
@@ -123,7 +125,7 @@ impl Plan {
     }
 }
 
-/// powercap's zones that this user may read; none where there are none.
+/// The powercap zones that this user may read, possibly none.
 fn powercap(root: &Root) -> Result<Vec<(Domain, Place)>, NoEnergy> {
     let zones = root.names(POWERCAP).unwrap_or_default();
     let mut counters = Vec::new();
@@ -146,7 +148,8 @@ fn counted_uj(root: &Root, file: &str) -> Result<u64, crate::root::ReadError> {
     root.value(file, "a number of microjoules")
 }
 
-/// The events of perf's PMU, on each CPU that its `cpumask` names: one of every socket. What its files do not describe is left out.
+/// The events of perf's PMU, on each CPU that its `cpumask` names: one per socket. Events that its files do
+/// not describe are left out.
 fn power_pmu(root: &Root) -> Vec<(Domain, Place)> {
     let folder = format!("{}/{POWER_PMU}", format::DEVICES);
     let described = || {
@@ -165,7 +168,7 @@ fn power_pmu(root: &Root) -> Vec<(Domain, Place)> {
     let mut counters = Vec::new();
     for (domain, _, name) in Domain::ALL {
         let Some((event, unit_uj)) = event(name) else { continue };
-        // The platform is counted once, whatever CPU is asked.
+        // The platform is counted once, on whichever CPU.
         let asked = if domain == Domain::Psys { 1 } else { cpus.len() };
         let places = cpus.iter().take(asked).map(|cpu| Place::Perf { event, cpu: cpu.0, unit_uj });
         counters.extend(places.map(|place| (domain, place)));
@@ -194,7 +197,7 @@ enum Source {
 }
 
 impl EnergyMeter {
-    /// Begins now. Where nothing can be read, every reading says why.
+    /// Starts now. If nothing can be read, every reading says why.
     pub fn start(root: &Root) -> EnergyMeter {
         let open = |(domain, place): (Domain, Place)| {
             let source = Source::open(place)?;
@@ -205,7 +208,7 @@ impl EnergyMeter {
         EnergyMeter { root: root.clone(), counters }
     }
 
-    /// The energy since the last reading, or since it began.
+    /// The energy since the last reading, or since the start.
     ///
     /// # Errors
     /// Nothing is known of the packages.
@@ -215,7 +218,7 @@ impl EnergyMeter {
         let mut of_package = None;
         for (domain, ..) in Domain::ALL {
             let own = counters.iter_mut().filter(|counter| counter.domain == domain);
-            // All of them are read, or one that is not would have more time in its next window.
+            // Read all of them: one that is skipped would cover more time in its next window.
             let read: Vec<Result<u64, NoEnergy>> = own.map(|c| c.since_last_uj(&self.root)).collect();
             let sum: Result<Vec<u64>, NoEnergy> = read.into_iter().collect();
             let known = sum.as_ref().ok().filter(|all| !all.is_empty()).map(|all| all.iter().sum());
@@ -229,7 +232,7 @@ impl EnergyMeter {
         of_package.map_or(Ok(energy), Err)
     }
 
-    /// Fills in the energy of the window that has just been closed, or why it is not known.
+    /// Fills in the energy of the window that has just been closed, or why it is unknown.
     pub fn fill(&mut self, seen: &mut Observation) {
         match self.read() {
             Ok(energy) => seen.energy = energy,

@@ -1,7 +1,8 @@
-//! Processes and all that descends from them, also where some of them end: whom an ended process leaves behind has another parent, and is
-//! known only by whoever has looked before. So a family is looked at again and again while a probe is loaded, which takes a second.
+//! Processes and all their descendants, even if some of them end. The children of an ended process get
+//! another parent, so only an earlier look knows them. So a family is scanned again and again while a probe
+//! is loaded, which takes a second.
 //!
-//! Limit: who is made, and left behind by its parent, between two looks is not found.
+//! Limit: a process that is created and orphaned between two scans is not found.
 
 use crate::procfs;
 use crate::root::{ReadError, Root};
@@ -10,7 +11,7 @@ use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread::{scope, Builder};
 use std::time::{Duration, Instant};
 
-/// Between two looks: this, or so many times as long as a look takes.
+/// The pause between two scans: this long, or this many times the duration of a scan.
 const PAUSE: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 10;
 
@@ -18,14 +19,15 @@ const LOOKS: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Family {
     root: Root,
-    /// Who lives, and when it started: numbers are used again.
+    /// The live processes, and when each started, since numbers are reused.
     members: BTreeMap<u32, u64>,
-    /// This process watches and is nobody's, and so is what it was started by on the way from one of them: that only waits for it.
+    /// This process watches and is no member. The processes between it and a root are not either: they only
+    /// wait for it.
     watching: Vec<u32>,
 }
 
 impl Family {
-    /// These processes, and who descends from them now.
+    /// These processes, and their descendants now.
     ///
     /// # Errors
     /// [`ReadError`] when `/proc` cannot be read.
@@ -37,7 +39,7 @@ impl Family {
         Ok(family)
     }
 
-    /// Looks who lives, and who has come.
+    /// Scans for live processes and new ones.
     ///
     /// # Errors
     /// As [`Family::of`].
@@ -59,25 +61,25 @@ impl Family {
         }
     }
 
-    /// Who lived at the last look, by PID.
+    /// The processes that lived at the last scan, by PID.
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.members.keys().copied()
     }
 
-    /// All threads of the processes on the way from this process to one of them: these are not of the family, but what else they
-    /// start is.
+    /// All threads of the processes between this process and a root. These are not of the family, but
+    /// everything else that they start is.
     pub fn tasks_in_between(&self) -> Vec<u32> {
         let others = self.watching.iter().skip(1);
         others.flat_map(|pid| procfs::tasks(&self.root, *pid).unwrap_or_default()).collect()
     }
 
-    /// All threads of those who lived at the last look.
+    /// All threads of the processes that lived at the last scan.
     pub fn tasks(&self) -> Vec<u32> {
         self.pids().flat_map(|pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect()
     }
 }
 
-/// Does something that takes a while, and looks at families meanwhile. Where this machine lets no thread be started, nobody looks.
+/// Runs something slow, and scans families meanwhile. If this machine allows no new thread, nobody scans.
 pub fn watched_while<'a, T>(families: impl Iterator<Item = &'a mut Family>, work: impl FnOnce() -> T) -> T {
     let mut families: Vec<&mut Family> = families.collect();
     if families.is_empty() {
@@ -88,14 +90,14 @@ pub fn watched_while<'a, T>(families: impl Iterator<Item = &'a mut Family>, work
         let mut pause = Duration::ZERO;
         while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let began = Instant::now();
-            // Who cannot be looked at now is looked at afterwards, and then it matters.
+            // A process that cannot be read now is read afterwards, and then an error matters.
             let _ = families.iter_mut().try_for_each(|family| family.look());
             pause = PAUSE.max(LOOKS * began.elapsed());
         }
     };
     scope(|scope| {
         let _ = Builder::new().spawn_scoped(scope, look);
-        // Gone when the work is done, or has failed.
+        // The handle is gone when the work is done or has failed.
         let _working = working;
         work()
     })
@@ -107,7 +109,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn whoever_an_ended_process_leaves_behind_is_still_of_the_family_and_this_process_is_not() {
+    fn orphans_of_an_ended_process_stay_in_the_family_and_this_process_does_not_belong_to_it() {
         let root = Root::new("/");
         let mut parent = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
         let mut family = Family::of(&root, &[parent.id()]).unwrap();

@@ -1,12 +1,13 @@
-//! The machine's figures that the kernel tells: sizes of its caches, its clock, its tick.
+//! The machine's figures that the kernel reports: cache sizes, clock, tick.
 //!
-//! Method: cache sizes are those of the first CPU online, from `cache/index*/`; the clock is `cpufreq/cpuinfo_max_freq`
-//! of that CPU or, without frequency scaling, the first `cpu MHz` of `/proc/cpuinfo`; the tick is the resolution of the
-//! coarse clock. The last-level cache is that of the LLC domain as [`topology`](crate::topology) has it.
+//! Method: cache sizes are those of the first CPU online, from `cache/index*/`. The clock is
+//! `cpufreq/cpuinfo_max_freq` of that CPU or, without frequency scaling, the first `cpu MHz` of
+//! `/proc/cpuinfo`. The tick is the resolution of the coarse clock. The last-level cache is that of the LLC
+//! domain as [`topology`](crate::topology) has it.
 //!
-//! Limits: what is not told, or makes no sense (a size of 0, as some hypervisors have it), is unknown: nothing hangs on a
-//! figure. Machines with several kinds of core have the figures of the first. A clock that turbo raises is told at its
-//! most. In a virtual machine all of it is what the hypervisor says.
+//! Limits: a figure that is missing or makes no sense (some hypervisors report a size of 0) is unknown.
+//! Nothing depends on a figure. A machine with several kinds of core has the figures of the first kind. With
+//! turbo, the clock is the maximum. In a virtual machine all figures come from the hypervisor.
 
 use crate::root::Root;
 use crate::sched;
@@ -14,7 +15,7 @@ use crate::topology::{caches, fields, list, CPUS};
 use corun_model::machine::Cpu;
 use corun_model::Machine;
 
-/// What the kernel tells of a machine beside its shape; `None`: it does not.
+/// What the kernel reports about a machine besides its topology; `None` if it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Core clock in cycles per nanosecond.
@@ -30,7 +31,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of the machine under `root`, whose shape this is. The tick is that of the running kernel.
+    /// The figures of the machine under `root`, which has this topology. The tick is that of the running
+    /// kernel.
     pub fn read(root: &Root, machine: &Machine) -> Figures {
         let levels = levels(root, machine);
         let of = |level: u32| levels.iter().find(|l| l.level == level);
@@ -46,7 +48,8 @@ impl Figures {
     }
 }
 
-/// The size of the last-level cache of the machine's first CPU in bytes; `None` where the machine does not tell.
+/// The size of the last-level cache of the machine's first CPU in bytes; `None` if the machine does not
+/// report it.
 pub fn llc_bytes(root: &Root, machine: &Machine) -> Option<u64> {
     last_level(&levels(root, machine))
 }
@@ -55,7 +58,7 @@ pub fn llc_bytes(root: &Root, machine: &Machine) -> Option<u64> {
 struct Level {
     level: u32,
     bytes: Option<u64>,
-    /// Other cores of its LLC domain share it, or there are none.
+    /// Other cores of its LLC domain share it, or there are no other cores.
     is_of_the_domain: bool,
 }
 
@@ -108,7 +111,7 @@ mod tests {
         fs::write(path, format!("{text}\n")).unwrap();
     }
 
-    /// Two CPUs; of each cache the level, kind, size and whether both share it.
+    /// Two CPUs; for each cache its level, kind, size and whether both share it.
     fn machine(cpuinfo: &str, caches: &[(u32, &str, &str, bool)]) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         put(&dir, &format!("{CPUS}/online"), "0-1");
@@ -141,7 +144,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_machine_that_tells_its_caches_and_its_clock_is_believed() {
+    fn reported_cache_sizes_and_clock_are_used() {
         let dir = machine("processor\t: 0\ncpu MHz\t\t: 2600.000", &EPYC);
         let f = figures(&dir);
         assert_eq!((f.l1_bytes, f.l2_bytes, f.llc_bytes), (Some(48 << 10), Some(1 << 20), Some(32 << 20)));
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_does_not_tell_stays_unknown() {
+    fn missing_figures_stay_unknown() {
         let f = figures(&machine("processor\t: 0\nCPU part\t: 0xd0c", &[]));
         assert_eq!(f, Figures { tick_ns: f.tick_ns, ..Figures::default() });
         let odd = [(1, "Data", "0K", false), (2, "Unified", "many", false), (3, "Unified", "0K", true)];
@@ -162,10 +165,10 @@ mod tests {
 
     #[test]
     fn a_cache_of_one_core_is_not_the_last_level_of_several() {
-        // As firmware of arm64 machines has it, which leaves out the shared cache.
+        // Firmware of arm64 machines often leaves out the shared cache.
         let f = figures(&machine("processor\t: 0", &[EPYC[0], EPYC[2]]));
         assert_eq!((f.l2_bytes, f.llc_bytes), (Some(1 << 20), None));
-        // And a last level that all cores share is nobody's own.
+        // A last level that all cores share is no core's own cache.
         let f = figures(&machine("processor\t: 0", &[EPYC[0], (2, "Unified", "512K", true)]));
         assert_eq!((f.l1_bytes, f.l2_bytes, f.llc_bytes), (Some(48 << 10), None, Some(512 << 10)));
     }

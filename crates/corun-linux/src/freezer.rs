@@ -1,17 +1,20 @@
-//! The cgroup freezer, and transient cgroups to freeze what has no cgroup of its own.
+//! The cgroup freezer, and transient cgroups for processes that have no cgroup of their own.
 //!
-//! The v2 tree has it in every cgroup but the root (`cgroup.freeze`). Where only v1 is mounted, its freezer hierarchy
-//! does the same (`freezer.state`), but its frozen tasks can't even be killed before they are thawed.
+//! The v2 tree has a freezer in every cgroup except the root (`cgroup.freeze`). If only v1 is mounted, its
+//! freezer hierarchy does the same (`freezer.state`), but its frozen tasks cannot even be killed before they
+//! are thawed.
 //!
-//! Writing to it stops a cgroup with all that is below it and all that is born there; nobody but who looks
-//! at `cgroup.events` can tell, parents and terminals included. When the write returns, every task of it has been sent
-//! to the trap on its way to user space: those that run get there within tens of microseconds, those that wait or
-//! sleep execute no user code before. `cgroup.events` says so later than it is so; nobody waits for it here.
+//! Writing to it stops a cgroup with all that is below it and all that is created there. Parents and
+//! terminals do not notice; only a reader of `cgroup.events` does. When the write returns, the kernel has
+//! redirected every task to a trap on its way to user space. Running tasks get there within tens of
+//! microseconds. Waiting and sleeping tasks execute no user code before it. `cgroup.events` reports the
+//! freeze late; nobody waits for it here.
 //!
-//! A **transient cgroup** is a child of the cgroup that its processes are in anyway. The v2 tree enables controllers
-//! for the children of a cgroup, and a cgroup that has processes enables none (the root aside, which is checked), so
-//! a transient cgroup has none: being in it changes nobody's CPU share, memory or limits, only that it can be
-//! frozen. The first move of a process takes the kernel some 12 ms (an RCU grace period), each further one 10 µs.
+//! A **transient cgroup** is a child of the cgroup that its processes are in already. A cgroup that has
+//! processes enables no controllers for its children in v2 (except the root, which is checked). So a
+//! transient cgroup has no controllers. Being in it changes nobody's CPU share, memory or limits; it only
+//! makes freezing possible. Moving the first process takes the kernel about 12 ms (an RCU grace period); each
+//! further one takes 10 µs.
 
 use crate::cgroup::{Cgroups, Tree};
 use crate::naming::TRANSIENT_PREFIX;
@@ -28,7 +31,7 @@ pub fn tree(cgroups: &Cgroups) -> Option<&Tree> {
     cgroups.v2().or_else(|| cgroups.with_controller("freezer"))
 }
 
-/// Writes to a control file, which must be there already.
+/// Writes to a control file, which must exist.
 ///
 /// # Errors
 /// What the kernel says.
@@ -36,10 +39,10 @@ pub fn write_file(path: &Path, value: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Whether a cgroup was itself told to freeze (not an ancestor of it).
+/// Whether a cgroup itself was told to freeze (not an ancestor of it).
 ///
 /// # Errors
-/// `NotFound` when there is no such cgroup, or it has no freezer (the root, Linux before 5.2).
+/// `NotFound` if there is no such cgroup, or it has no freezer (the root, Linux before 5.2).
 pub fn is_frozen(folder: &Path) -> io::Result<bool> {
     let state = match fs::read_to_string(folder.join("cgroup.freeze")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -53,7 +56,7 @@ pub fn is_frozen(folder: &Path) -> io::Result<bool> {
 /// Freezes or thaws a cgroup.
 ///
 /// # Errors
-/// What the kernel says: `EACCES` without the right to write there.
+/// The kernel's error: `EACCES` without the right to write there.
 pub fn set_frozen(folder: &Path, frozen: bool) -> io::Result<()> {
     match write_file(&folder.join("cgroup.freeze"), if frozen { "1" } else { "0" }) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -66,7 +69,7 @@ pub fn set_frozen(folder: &Path, frozen: bool) -> io::Result<()> {
 /// The processes of a cgroup itself, not of those below.
 ///
 /// # Errors
-/// What the kernel says: `EOPNOTSUPP` for a threaded cgroup.
+/// The kernel's error: `EOPNOTSUPP` for a threaded cgroup.
 pub fn processes_in(folder: &Path) -> io::Result<Vec<u32>> {
     listed_in(&folder.join("cgroup.procs"))
 }
@@ -83,17 +86,17 @@ fn listed_in(file: &Path) -> io::Result<Vec<u32>> {
     Ok(fs::read_to_string(file)?.lines().filter_map(|l| l.parse().ok()).collect())
 }
 
-/// Moves a process with all its threads, of which one is given, into a cgroup.
+/// Moves a process with all its threads into a cgroup; one of the threads is given.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when the process has gone.
+/// The kernel's error: `ESRCH` if the process has gone.
 pub fn move_into(folder: &Path, thread: u32) -> io::Result<()> {
     write_file(&folder.join("cgroup.procs"), &thread.to_string())
 }
 
-/// Whether a child of this cgroup would have the same controllers as the cgroup itself, and so change nothing.
+/// Whether a child of this cgroup would have the same controllers, so that moving into it changes nothing.
 pub fn may_have_transient_child(folder: &Path) -> bool {
-    // Each v1 hierarchy has its controllers everywhere, and that of the freezer has no other.
+    // Each v1 hierarchy has its controllers everywhere, and that of the freezer has no others.
     let is_v1 = !folder.join("cgroup.controllers").exists() && folder.join("tasks").exists();
     let none_for_children =
         fs::read_to_string(folder.join("cgroup.subtree_control")).is_ok_and(|c| c.trim().is_empty());
@@ -102,8 +105,8 @@ pub fn may_have_transient_child(folder: &Path) -> bool {
     is_v1 || none_for_children && is_domain
 }
 
-/// The name of this process's `number`th transient cgroup below `parent`. It says who made it, to a start time: somebody
-/// else may have the PID later.
+/// The name of this process's `number`th transient cgroup below `parent`. It names its creator by PID and
+/// start time, since somebody else may get the PID later.
 pub fn transient_child(parent: &Path, number: u64) -> PathBuf {
     static START_NS: OnceLock<u64> = OnceLock::new();
     let pid = std::process::id();
@@ -112,7 +115,7 @@ pub fn transient_child(parent: &Path, number: u64) -> PathBuf {
     parent.join(format!("{TRANSIENT_PREFIX}{pid}.{start_ns}.{number}"))
 }
 
-/// Whether the process that made a transient cgroup lives. One that cannot be told does.
+/// Whether the creator of a transient cgroup is alive. If that cannot be determined, the answer is yes.
 pub fn maker_lives(root: &Root, folder: &Path) -> bool {
     let name = folder.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
     let mut numbers = name.strip_prefix(TRANSIENT_PREFIX).into_iter().flat_map(|n| n.split('.'));
@@ -123,15 +126,16 @@ pub fn maker_lives(root: &Root, folder: &Path) -> bool {
     procfs::lives(root, pid, start_ns).unwrap_or(true)
 }
 
-/// Whether a folder is a transient cgroup of corun's, whichever corun made it.
+/// Whether a folder is a transient cgroup of any corun.
 pub fn is_transient(folder: &Path) -> bool {
     folder.file_name().is_some_and(|n| n.to_string_lossy().starts_with(TRANSIENT_PREFIX))
 }
 
-/// Thaws a transient cgroup, gives its processes back to its parent and removes it. One that has gone is no error.
+/// Thaws a transient cgroup, returns its processes to its parent and removes it. A cgroup that has gone is no
+/// error.
 ///
 /// # Errors
-/// The first thing that the kernel refuses.
+/// The first refusal of the kernel.
 pub fn dissolve(folder: &Path) -> io::Result<()> {
     let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
     let Some(parent) = folder.parent().filter(|_| is_transient(folder)) else {
@@ -141,13 +145,13 @@ pub fn dissolve(folder: &Path) -> io::Result<()> {
         Err(e) if gone(&e) => return Ok(()),
         other => other?,
     }
-    // Whoever forks while the list is read leaves a child behind, and whoever is just ending is in no list but still
-    // in the cgroup for a moment: both are found by looking again.
+    // A process that forks while the list is read leaves a child behind. A process that is just ending is in
+    // no list but still in the cgroup for a moment. A second look finds both.
     let mut refused = io::Error::from_raw_os_error(libc::EBUSY);
     for _ in 0..200 {
         let mut listed = processes_in(folder)?;
         if listed.is_empty() {
-            // A process that came without its first thread, which had ended, is not among the processes.
+            // A process that came after its first thread had ended is not among the processes.
             listed = threads_in(folder)?;
         }
         for thread in listed {
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_over_the_number_of_a_transient_cgroups_maker_is_not_its_maker() {
+    fn a_process_that_reuses_the_number_of_a_transient_cgroups_creator_is_not_its_creator() {
         let root = Root::new("/");
         let own = transient_child(Path::new("/x"), 1);
         assert!(maker_lives(&root, &own));
@@ -210,7 +214,7 @@ mod tests {
         assert!(!maker_lives(&root, &named(pid, start_ns + procfs::TICK_NS)));
         assert!(!maker_lives(&root, &named(u32::MAX, start_ns)));
         let dir = tempfile::tempdir().unwrap();
-        // A folder can be opened, and not read as a file.
+        // A folder can be opened, but not read as a file.
         fs::create_dir_all(dir.path().join(format!("proc/{pid}/stat"))).unwrap();
         assert!(maker_lives(&Root::new(dir.path()), &own), "nobody can tell");
     }

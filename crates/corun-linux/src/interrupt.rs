@@ -1,38 +1,41 @@
-//! Ctrl-C and friends: noted, so that a verb can print what it has and undo what it did before it ends.
+//! Ctrl-C and similar signals are noted, so that a verb can print its results and undo its changes before it
+//! ends.
 //!
-//! The first SIGINT, SIGTERM or SIGHUP sets a flag, and so does the second, so that a verb that waits for something before
-//! it ends does not wait any longer; the third ends the process as if nothing had been installed, so a verb that hangs can
-//! still be stopped. A signal that was ignored when corun started (`nohup`, a background job) stays ignored throughout.
-//! Commands that corun starts get the default actions back when they are executed.
+//! The first SIGINT, SIGTERM or SIGHUP sets a flag. The second sets another, so that a verb stops waiting for
+//! anything before it ends. The third ends the process as if no handler were installed, so even a verb that
+//! hangs can be stopped. A signal that was ignored when corun started (`nohup`, a background job) stays
+//! ignored. Commands that corun starts get the default actions back at exec.
 //!
-//! While there is nothing to print or to undo yet, the first one ends the process at once ([`Interrupt::at_once`]): what corun waits
-//! for then, such as the kernel's check of a probe, may take seconds on a crowded machine.
+//! While there is nothing to print or to undo yet, the first signal ends the process at once
+//! ([`Interrupt::at_once`]). What corun waits for then, such as the kernel's check of a probe, may take
+//! seconds on a crowded machine.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next four.
+/// The first signal that came; 0 before. A handler may touch nothing but this and the next four.
 static CAME: AtomicI32 = AtomicI32::new(0);
 /// How many came.
 static TIMES: AtomicU32 = AtomicU32::new(0);
-/// Whether a process sent one of them, to this process or to its group: a terminal sends as the kernel does.
+/// Whether a process sent one of them, to this process or to its group. A terminal's signals come from the
+/// kernel.
 static SENT: AtomicBool = AtomicBool::new(false);
-/// Whether there is nothing yet that would have to be printed or undone.
+/// Whether there is nothing yet to print or undo.
 static AT_ONCE: AtomicU32 = AtomicU32::new(0);
-/// Which signals have the handler, a bit each.
+/// The signals that have the handler, one bit each.
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
-/// Proof that the handlers are installed; asks whether a signal came.
+/// Proof that the handlers are installed; also reports whether a signal came.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupt(());
 
 impl Interrupt {
-    /// Installs the handlers. Once is enough; twice does no harm.
+    /// Installs the handlers. Installing twice does no harm.
     ///
     /// # Errors
-    /// What the kernel says; with these signals it has no reason to.
+    /// The kernel's error; for these signals it has no reason to fail.
     pub fn install() -> io::Result<Interrupt> {
         for signal in SIGNALS {
             // SAFETY: a zeroed sigaction is valid, both structures outlive the calls, and the handler only touches atomics
@@ -42,7 +45,7 @@ impl Interrupt {
                 let mut before: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction =
                     note as extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) as usize;
-                // No SA_RESTART: whoever sleeps or waits wakes up and can look at the flag.
+                // No SA_RESTART: a sleeping or waiting thread wakes up and can check the flag.
                 action.sa_flags = libc::SA_SIGINFO;
                 libc::sigemptyset(&mut action.sa_mask);
                 if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 {
@@ -69,23 +72,24 @@ impl Interrupt {
         }
     }
 
-    /// Whether a process sent it. Others that share the terminal have not heard of it then, as they do of Ctrl-C.
+    /// Whether a process sent the signal. Other processes on the same terminal have not received it then,
+    /// unlike Ctrl-C.
     pub fn was_sent(&self) -> bool {
         SENT.load(Ordering::Relaxed)
     }
 
-    /// Whether another one came: nothing is to be waited for any longer.
+    /// Whether another signal came: stop waiting for anything.
     pub fn came_again(&self) -> bool {
         TIMES.load(Ordering::Relaxed) > 1
     }
 
-    /// What a shell says of who ended by the signal that came: 128 and its number.
+    /// The exit code that a shell reports for a process ended by the signal that came: 128 and its number.
     pub fn exit_status(&self) -> u8 {
         128 + self.signal().unwrap_or(libc::SIGINT) as u8
     }
 
-    /// From here on, until what it returns is dropped, a signal ends the process as if nothing had been installed; so does one that
-    /// has come already.
+    /// From now until the returned value is dropped, a signal ends the process as if no handler were
+    /// installed. A signal that has already come does so, too.
     #[must_use]
     pub fn at_once(&self) -> AtOnce {
         AT_ONCE.fetch_add(1, Ordering::SeqCst);
@@ -101,7 +105,7 @@ impl Interrupt {
     }
 }
 
-/// While it lives, a signal ends the process at once.
+/// While this value lives, a signal ends the process at once.
 #[derive(Debug)]
 pub struct AtOnce(());
 
@@ -111,7 +115,7 @@ impl Drop for AtOnce {
     }
 }
 
-/// Ends the process by a signal: in its handler, once that returns.
+/// Ends the process by a signal: in its handler, after the handler returns.
 fn die(signal: i32) {
     // SAFETY: both calls are async-signal-safe and have no preconditions.
     unsafe {
@@ -147,7 +151,8 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const l
 mod tests {
     use super::*;
 
-    /// How a child ended that installed the handlers and then did this; without a signal, its status is 7.
+    /// How a child ended that installed the handlers and then did this; if no signal ended it, its status is
+    /// 7.
     fn ended(act: fn(Interrupt)) -> std::process::ExitStatus {
         use std::os::unix::process::ExitStatusExt;
         // SAFETY: the child of fork only touches atomics and makes system calls, and ends without returning.
@@ -156,7 +161,7 @@ mod tests {
         if pid == 0 {
             // SAFETY: as above.
             unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
-            // What came to other tests of this process.
+            // Signals that came to other tests of this process.
             CAME.store(0, Ordering::SeqCst);
             if let Ok(interrupt) = Interrupt::install() {
                 act(interrupt);
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn while_there_is_nothing_to_undo_a_signal_ends_the_process_whether_it_comes_or_has_come() {
+    fn while_there_is_nothing_to_undo_a_signal_ends_the_process_even_if_it_came_before() {
         use std::os::unix::process::ExitStatusExt;
         let comes = ended(|interrupt| {
             let _at_once = interrupt.at_once();
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_two_signals_are_noted_and_kill_nobody_and_what_was_ignored_stays_ignored() {
+    fn the_first_two_signals_are_noted_and_kill_nothing_and_ignored_ones_stay_ignored() {
         // SAFETY: as below; who is started by nohup finds the one so, who is started in the background by a script the other.
         unsafe { (libc::signal(libc::SIGHUP, libc::SIG_IGN), libc::signal(libc::SIGINT, libc::SIG_DFL)) };
         let interrupt = Interrupt::install().unwrap();

@@ -1,13 +1,13 @@
-//! Starting a command that is held before its first instruction, so that a watcher can be armed on its PID.
+//! Starts a command and holds it before its first instruction, so that a watcher can be armed on its PID.
 //!
-//! Method: the child of `fork` reports its PID through a pipe and reads from another one; [`Held::release`] writes to
-//! it, and only then does the child execute the command. When corun dies or gives up first, the read ends and so does
-//! the child: nothing is left behind. `Command::spawn` returns only after the execution, so it runs on a thread of its
-//! own.
+//! Method: the child of `fork` reports its PID through one pipe and reads from another. [`Held::release`]
+//! writes to that pipe, and only then does the child execute the command. If corun dies or gives up first,
+//! the read ends and so does the child: nothing is left behind. `Command::spawn` returns only after the exec,
+//! so it runs on a thread of its own.
 //!
-//! The command stays in corun's process group and keeps its terminal: Ctrl-C reaches it directly. Callers who want
-//! otherwise set `process_group` on the [`Command`] they pass. Signals that somebody sends to corun but that only the command can
-//! act on are passed on to it (`relay.rs`).
+//! The command stays in corun's process group and keeps its terminal: Ctrl-C reaches it directly. Callers who
+//! want something else set `process_group` on the [`Command`] that they pass. Signals that somebody sends to
+//! corun but that only the command can act on are passed on to it (`relay.rs`).
 
 use crate::limits;
 use crate::root::in_words;
@@ -34,7 +34,7 @@ pub enum LaunchError {
         /// What was to be run.
         program: String,
     },
-    /// The program is there but cannot be executed.
+    /// The program exists but cannot be executed.
     #[error("cannot execute `{program}`: {why}")]
     NotExecutable {
         /// What was to be run.
@@ -42,13 +42,14 @@ pub enum LaunchError {
         /// Why not, and what helps.
         why: String,
     },
-    /// The child could not be made at all.
+    /// The child could not be created at all.
     #[error("cannot start the command: {}", in_words(.0))]
     Fork(io::Error),
 }
 
 impl LaunchError {
-    /// Whether the user named something that cannot be run (as against a machine out of processes or memory).
+    /// Whether the user named something that cannot be run (as opposed to a machine out of processes or
+    /// memory).
     pub fn is_usage(&self) -> bool {
         !matches!(self, LaunchError::Fork(_))
     }
@@ -68,7 +69,8 @@ impl Held {
     /// Makes the process and holds it.
     ///
     /// # Errors
-    /// [`LaunchError::NotFound`], [`LaunchError::Fork`]. A file that cannot be executed is found out at [`Held::release`].
+    /// [`LaunchError::NotFound`], [`LaunchError::Fork`]. [`Held::release`] reports a file that cannot be
+    /// executed.
     pub fn start(mut command: Command) -> Result<Held, LaunchError> {
         let program = command.get_program().to_owned();
         if !refused::is_found(&program) {
@@ -120,7 +122,8 @@ impl Held {
             Some(mut go) => go.write_all(&[1]),
             None => Ok(()),
         };
-        // A child that was killed while held leaves a pipe that nobody reads; joining says what became of it.
+        // A child that was killed while held leaves a pipe that nobody reads; joining the thread returns its
+        // error.
         let joined = self.spawner.take().map(JoinHandle::join);
         match (joined, released) {
             (Some(Ok(Ok(child))), _) => Ok(Running::of(child, self.relay.take())),
@@ -165,7 +168,7 @@ fn hold(go_fd: i32, go_write_fd: i32, pid_fd: i32) -> io::Result<()> {
         loop {
             match libc::read(go_fd, (&raw mut byte).cast(), 1) {
                 1 => return Ok(()),
-                // Whoever would let it run has gone: there is nobody to report to.
+                // The process that would let it run has gone: there is nobody to report to.
                 0 => libc::_exit(127),
                 _ if *libc::__errno_location() == libc::EINTR => {}
                 _ => return Err(io::Error::last_os_error()),
@@ -191,7 +194,8 @@ pub struct Running {
     child: Child,
     /// Signals reach it through this.
     relay: Option<Relay>,
-    /// What says when it ends; `None`: this kernel has no such thing, or no descriptor was left.
+    /// A descriptor that becomes readable when it ends; `None` if this kernel has none, or no descriptor was
+    /// left.
     pidfd: Option<OwnedFd>,
 }
 
@@ -211,18 +215,20 @@ impl Running {
         self.child.id()
     }
 
-    /// Sends it a signal; one that has ended hears nothing.
+    /// Sends it a signal; if it has ended, nothing happens.
     pub fn tell(&self, signal: i32) {
         // SAFETY: kill takes two integers; the child was not collected yet, so the PID is still its own.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Whether it has ended. It stays a zombie, whose last numbers can still be read, until [`Running::wait`].
+    /// Whether it has ended. It stays a zombie until [`Running::wait`], so that its last numbers can still be
+    /// read.
     pub fn has_ended(&self) -> bool {
         self.ended_within(Duration::ZERO)
     }
 
-    /// Waits until it ends, a signal comes or `timeout` is over, and says whether it has ended (not collected).
+    /// Waits until it ends, a signal comes or `timeout` is over; returns whether it has ended (it is not
+    /// collected).
     pub fn ended_within(&self, timeout: Duration) -> bool {
         // SAFETY: poll gets one valid entry, whose descriptor is open; waitid fills a zeroed siginfo in and, by WNOWAIT, leaves the
         // child as it is.
@@ -253,7 +259,7 @@ impl Running {
     }
 }
 
-/// The exit code a shell would report: the command's own, or 128 and the signal that ended it.
+/// The exit code that a shell would report: the command's own, or 128 and the signal that ended it.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
     (code & 0xff) as u8
@@ -295,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_the_commands_own_also_when_a_signal_ended_it() {
+    fn exit_codes_are_those_of_the_command_even_if_a_signal_ended_it() {
         let code =
             |script: &str| exit_code(Held::start(shell(script)).unwrap().release().unwrap().wait().unwrap());
         assert_eq!(code("exit 7"), 7);
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_there_or_cannot_be_executed_is_said_by_name() {
+    fn a_command_that_is_missing_or_cannot_be_executed_is_named() {
         let e = Held::start(Command::new("no-such-command")).err().unwrap();
         assert_eq!(e.to_string(), "no command `no-such-command`; check its spelling and $PATH");
         assert!(e.is_usage());

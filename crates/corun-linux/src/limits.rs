@@ -1,14 +1,16 @@
-//! Why this machine lets nothing more be started: what the kernel answers with a bare number, looked up and said with its
-//! remedy.
+//! Why this machine lets nothing more be started: the kernel only returns a number, so its cause is looked up
+//! and reported with a remedy.
 //!
-//! `EAGAIN`, `ENOMEM`, `EINVAL` and `EPERM` of `clone` each have several causes, and the standard library tells none of them.
-//! Whoever starts a thread or a process does it here, or asks [`explained`] about the error, so that the same cause is told
-//! in the same words everywhere; `corun doctor` tells the same limits beforehand.
+//! `EAGAIN`, `ENOMEM`, `EINVAL` and `EPERM` of `clone` each have several causes, and the standard library
+//! distinguishes none of them. Code that starts a thread or a process does it here, or passes the error to
+//! [`explained`]. So the same cause always has the same sentence. `corun doctor` reports the same limits in
+//! advance.
 //!
-//! Method: the kernel checks the cgroups' `pids.max`, the user's `RLIMIT_NPROC`, the machine's `threads-max` and the PID
-//! namespace in turn, and does not say which refused. So all are read, and the one without room is named. Limits: what was
-//! started may have ended meanwhile, so a limit counts as reached where [`NEARLY`] fit in; where none is, the sentence lists
-//! those that it may be. A limit in a cgroup above a container's own cannot be seen from within.
+//! Method: the kernel checks the cgroups' `pids.max`, the user's `RLIMIT_NPROC`, the machine's `threads-max`
+//! and the PID namespace in turn, and does not say which of them refused. So all are read, and the exhausted
+//! one is named. Limits: tasks may have ended meanwhile, so a limit with at most [`NEARLY`] free places
+//! counts as reached. If there is none, the sentence lists all candidates. A limit in a cgroup above a
+//! container's own cannot be seen from within.
 
 use crate::cgroup::{Cgroups, Membership};
 use crate::procfs;
@@ -21,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::{Builder, JoinHandle};
 
-/// So few free places are none: corun's own may have become free since the refusal.
+/// This few free places count as none: corun's own may have become free since the refusal.
 const NEARLY: u64 = 2;
 
-/// How many processes and threads something allows, together.
+/// How many processes and threads a limit allows, together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Whose processes and threads they are.
@@ -67,12 +69,14 @@ pub fn start_thread<T: Send + 'static>(
 /// Starts a process.
 ///
 /// # Errors
-/// Why the kernel refuses it, with the remedy; what is wrong with the program is left as the kernel says it.
+/// Why the kernel refuses it, with the remedy. If the program itself is at fault, the kernel's message is
+/// kept.
 pub fn start_process(command: &mut Command) -> io::Result<Child> {
     command.spawn().map_err(explained)
 }
 
-/// The same error with its cause and the remedy, where the kernel refused a thread or a process and the cause is known.
+/// The same error with its cause and the remedy, if the kernel refused a thread or a process and the cause is
+/// known.
 pub fn explained(e: io::Error) -> io::Error {
     match cause(&Root::new("/"), &e) {
         Some(why) => io::Error::new(e.kind(), why),
@@ -80,7 +84,8 @@ pub fn explained(e: io::Error) -> io::Error {
     }
 }
 
-/// Why the kernel refused a thread or a process, and the remedy, as one clause; `None`: the number says it all.
+/// Why the kernel refused a thread or a process, and the remedy, as one clause; `None` if the number says it
+/// all.
 pub fn cause(root: &Root, e: &io::Error) -> Option<String> {
     let errno = e.raw_os_error()?;
     if matches!(errno, libc::EINVAL | libc::ENOMEM | libc::EAGAIN) {
@@ -101,7 +106,7 @@ pub fn cause(root: &Root, e: &io::Error) -> Option<String> {
     }
 }
 
-/// Whether processes can be held by descriptors, which a supervisor watches its controller by.
+/// Whether processes can be held by descriptors; a supervisor watches its controller through one.
 ///
 /// # Errors
 /// Why not.
@@ -118,7 +123,7 @@ pub fn has_pidfds() -> io::Result<()> {
     }
 }
 
-/// What a limit does not leave, as a clause, and what would help.
+/// What a limit does not leave room for, as a clause, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// What, as a clause.
@@ -133,14 +138,15 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-/// Why no thread can be started and no process would have a number that corun knows: the next child would be in another PID
-/// namespace than this process. `None`: it is in the same, as far as anybody can tell.
+/// Why no thread can be started, and why no new process would have a PID that corun knows: the next child
+/// would be in another PID namespace than this process. `None` if it is in the same one, as far as can be
+/// determined.
 pub fn without_init(root: &Root) -> Option<Shortage> {
     let link = |name: &str| std::fs::read_link(root.path(format!("/proc/self/ns/{name}")));
     let own = link("pid").ok()?;
     match link("pid_for_children") {
         Ok(theirs) if theirs == own => None,
-        // It can be listed but not read as long as it has no first process.
+        // It can be listed but not read while it has no first process.
         Err(_) if std::fs::symlink_metadata(root.path("/proc/self/ns/pid_for_children")).is_err() => None,
         _ => Some(Shortage {
             why: "corun was started in one PID namespace for children in another (`unshare --pid` without `--fork`), where \
@@ -151,8 +157,8 @@ pub fn without_init(root: &Root) -> Option<Shortage> {
     }
 }
 
-/// What was said of a probe that the kernel refused, with the cause and the remedy instead of the kernel's number: libbpf tells it in
-/// its text alone.
+/// The message for a probe that the kernel refused, with the cause and the remedy in place of the kernel's
+/// number. Libbpf gives that number only in its text.
 pub fn of_probe(root: &Root, said: &str) -> String {
     let Some((what, rest)) = said.split_once(" (os error ") else { return said.to_owned() };
     let (number, after) = rest.split_once(')').unwrap_or((rest, ""));
@@ -187,8 +193,8 @@ pub fn of_real_time(root: &Root, e: &io::Error) -> NoRealTime {
     })
 }
 
-/// Which budget leaves real-time tasks of this process's cgroup no time; `None`: they have some, or this kernel has no such
-/// budgets.
+/// The budget that leaves no time for real-time tasks of this process's cgroup; `None` if they have some, or
+/// this kernel has no such budgets.
 pub fn no_real_time_budget(root: &Root) -> Option<NoRealTime> {
     let none = |file: &Path| root.value::<i64>(file, "a time").ok() == Some(0);
     if none(Path::new("/proc/sys/kernel/sched_rt_runtime_us")) {
@@ -199,12 +205,13 @@ pub fn no_real_time_budget(root: &Root) -> Option<NoRealTime> {
     Some(NoRealTime::CgroupGivesNone { folder: folder.display().to_string() })
 }
 
-/// Whether the numbers of a process's user begin with root's.
+/// Whether the user ids of this process begin with root's.
 fn is_root(uids: &str) -> bool {
     uids.split_whitespace().next() == Some("0")
 }
 
-/// This process's cgroup in the tree of a controller and those above it, as folders, with where the tree is mounted.
+/// This process's cgroup in the tree of a controller and those above it, as folders, with the mount point of
+/// the tree.
 fn own_folders(root: &Root, controller: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let cgroups = Cgroups::discover(root).ok()?;
     let tree = cgroups.with_controller(controller)?;
@@ -214,7 +221,7 @@ fn own_folders(root: &Root, controller: &str) -> Option<(PathBuf, Vec<PathBuf>)>
     Some((tree.mount.clone(), up.map(Path::to_owned).collect()))
 }
 
-/// The limits on processes and threads that are known here, the tightest first.
+/// The known limits on processes and threads, the tightest first.
 pub fn allowances(root: &Root) -> Vec<Allowance> {
     let mut all: Vec<Allowance> =
         of_cgroups(root).into_iter().chain(of_user(root)).chain(of_machine(root)).collect();
@@ -222,7 +229,7 @@ pub fn allowances(root: &Root) -> Vec<Allowance> {
     all
 }
 
-/// Too many processes and threads, or memory: the C library says the same of both.
+/// Too many processes and threads, or no memory: the C library returns the same error for both.
 fn of_many(root: &Root) -> String {
     match allowances(root).first().filter(|tightest| tightest.free() <= NEARLY) {
         Some(a) => format!("{a}; {}", a.remedy),
@@ -234,7 +241,7 @@ fn of_many(root: &Root) -> String {
     }
 }
 
-/// Why there is no memory for a thread's stack or another process, where that is a limit's doing.
+/// Why there is no memory for a thread's stack or another process, if a limit is the cause.
 fn of_memory(root: &Root) -> Option<String> {
     let status = root.read("/proc/self/limits").unwrap_or_default();
     let address_space = status.lines().find_map(|l| l.strip_prefix("Max address space"));
@@ -256,7 +263,7 @@ fn of_memory(root: &Root) -> Option<String> {
     })
 }
 
-/// What may be promised and what is, in KiB.
+/// How much memory may be committed and how much is, in KiB.
 pub fn committed(root: &Root) -> Option<(u64, u64)> {
     let text = root.read("/proc/meminfo").ok()?;
     let of = |name: &str| {
@@ -295,7 +302,7 @@ fn of_cgroups(root: &Root) -> Option<Allowance> {
     folders.iter().filter_map(|folder| of(folder)).min_by_key(Allowance::free)
 }
 
-/// What this user may have, where a limit holds for it: not for root, nor for who has one of two capabilities.
+/// This user's limit, if one applies. None applies to root, nor to a process with one of two capabilities.
 fn of_user(root: &Root) -> Option<Allowance> {
     const SYS_ADMIN: u64 = 1 << 21;
     const SYS_RESOURCE: u64 = 1 << 24;
@@ -320,7 +327,7 @@ fn of_user(root: &Root) -> Option<Allowance> {
     })
 }
 
-/// What the machine may have at all.
+/// The limit of the machine as a whole.
 fn of_machine(root: &Root) -> Option<Allowance> {
     let of = |file: &str| root.value::<u64>(format!("/proc/sys/kernel/{file}"), "a number").ok();
     let most = of("threads-max")?.min(of("pid_max").unwrap_or(u64::MAX));

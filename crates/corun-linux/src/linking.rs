@@ -1,4 +1,4 @@
-//! Whether a program loads libraries when it starts: only then can one be loaded before it (`LD_PRELOAD`).
+//! Whether a program loads libraries when it starts. Only then can `LD_PRELOAD` load one first.
 
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -7,17 +7,18 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Where program headers are, in every file that a linker makes.
+/// Where program headers are, in every file that a linker writes.
 const BEGINNING_BYTES: u64 = 64 << 10;
 
-/// Whether a program is an ELF file of 64 bits that names no dynamic linker. What cannot be read is not known to be one.
+/// Whether a program is an ELF file of 64 bits that names no dynamic linker. A file that cannot be read does
+/// not count as one.
 pub fn is_static(program: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(program).and_then(|file| file.take(BEGINNING_BYTES).read_to_end(&mut bytes));
     read.is_ok() && names_linker(&bytes) == Some(false)
 }
 
-/// `None` where the bytes are not the beginning of such a file, or too few.
+/// `None` if the bytes are not the beginning of such a file, or too few.
 fn names_linker(elf: &[u8]) -> Option<bool> {
     let header = FileHeader64::<Endianness>::parse(elf).ok()?;
     let endian = header.endian().ok()?;
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_static_only_where_its_headers_say_so() {
+    fn a_program_is_static_only_if_its_headers_say_so() {
         let this = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(names_linker(&this), Some(true));
         // The same without program headers.

@@ -1,9 +1,9 @@
-//! Namespaces in which what eBPF tells means something else.
+//! Namespaces in which the data of eBPF mean something else.
 //!
-//! eBPF names tasks by the numbers that they have on the machine, and times by the machine's clock. Within a container that
-//! has PIDs of its own the same numbers are other tasks, or none: who was named would be told to have had no task, and
-//! somebody else would be steered. The kernel's first namespace has a number of its own; a clock of its own shows in its
-//! offset.
+//! eBPF names tasks by their numbers on the machine, and times by the machine's clock. In a container with
+//! its own PIDs the same numbers are other tasks, or none. A named process would seem to have no tasks, and
+//! corun would steer somebody else. The kernel's first PID namespace has a well-known number. A separate
+//! clock shows in its offset.
 
 use crate::root::Root;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The first PID namespace (`PROC_PID_INIT_INO`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 
-/// Why what eBPF tells is of no use to this process.
+/// Why this process cannot use the data of eBPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceMismatch {
     /// As a clause.
@@ -21,13 +21,15 @@ pub struct NamespaceMismatch {
     pub remedy: &'static str,
 }
 
-/// Whether the PIDs that this process sees are those of a namespace of its own: whoever is outside of it is not seen.
+/// Whether the PIDs that this process sees belong to a namespace of its own, so that processes outside it are
+/// invisible.
 pub fn has_own_pids(root: &Root) -> bool {
     let pids = std::fs::read_link(root.path("/proc/self/ns/pid")).ok();
     pids.is_some_and(|pids| pids != Path::new(FIRST_PIDS))
 }
 
-/// Whether this process is apart from what eBPF tells; `None`: it is not, as far as anybody can tell.
+/// Whether this process is separated from what eBPF reports; `None` if it is not, as far as can be
+/// determined.
 pub fn mismatch(root: &Root) -> Option<NamespaceMismatch> {
     if has_own_pids(root) {
         return Some(NamespaceMismatch {
@@ -44,7 +46,8 @@ pub fn mismatch(root: &Root) -> Option<NamespaceMismatch> {
     })
 }
 
-/// Why `/proc` does not show the processes that this one sees; `None`: it does, as far as anybody can tell.
+/// Why `/proc` does not show the processes that this one sees; `None` if it does, as far as can be
+/// determined.
 pub fn no_own_proc(root: &Root) -> Option<NamespaceMismatch> {
     why_no_own_proc(std::fs::read_link(root.path("/proc/self")), std::process::id(), root.has("/proc/stat"))
 }
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_shows_of_this_process_tells_whose_it_is() {
+    fn the_entry_of_this_process_shows_whose_proc_it_is() {
         let why = |own, is_mounted| why_no_own_proc(own, 12, is_mounted).map(|mismatch| mismatch.why);
         assert_eq!(why(Ok("12".into()), true), None);
         assert!(why(Ok("4711".into()), true).is_some_and(|why| why.contains("another PID namespace")));
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_with_pids_or_a_clock_of_its_own_is_told_from_the_machine() {
+    fn a_container_with_its_own_pids_or_clock_is_recognized() {
         let none = Some("monotonic           0         0\nboottime            0         0\n");
         let some = Some("monotonic      -86400         0\nboottime            0         0\n");
         assert_eq!((why(FIRST_PIDS, none), why(FIRST_PIDS, None)), (None, None));

@@ -1,34 +1,35 @@
-//! Tenants as people know them: a kind and a name from a cgroup path, a process group or a kernel thread.
+//! Tenants under names for people: a kind and a name from a cgroup path, a process group or a kernel thread.
 //!
-//! Method: a cgroup path is matched against what each manager writes, the most specific first: Kubernetes pod,
-//! Slurm step, container runtime, virtual machine, LXC, systemd unit; any other non-root path is a plain cgroup.
-//! Where managers nest (a container in a container, systemd in a container) the outermost wins, since that is
-//! what the host's own `docker ps` or `crictl ps` lists.
+//! Method: a cgroup path is matched against the patterns of each manager, the most specific first: Kubernetes
+//! pod, Slurm step, container runtime, virtual machine, LXC, systemd unit. Any other non-root path is a plain
+//! cgroup. If managers nest (a container in a container, systemd in a container), the outermost wins, because
+//! the host's own `docker ps` or `crictl ps` lists that one.
 //!
-//! Not telling, so `None`: the root, `init.scope`, bare system slices, and the places where a person's shells live
-//! (`session-3.scope`, a terminal's or tmux's scope). Their processes are tenants by process group instead, as a
-//! shell makes one for every pipeline.
+//! Some paths name no tenant (`None`): the root, `init.scope`, bare system slices, and the places of a
+//! person's shells (`session-3.scope`, a terminal's or tmux's scope). Their processes are tenants by process
+//! group instead, since a shell makes one for every pipeline.
 //!
-//! A transient cgroup that corun made to park somebody in is looked through: its processes belong to where they were.
+//! A transient cgroup that corun made for parking is skipped: its processes belong to their previous cgroup.
 //!
-//! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`). Those of pods are found elsewhere
-//! ([`crate::pods`]); those of containers need the runtime's socket, which nobody asks.
+//! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`). Names of pods come
+//! from elsewhere ([`crate::pods`]). Names of containers would need the runtime's socket, which corun does
+//! not use.
 
 use corun_model::TenantKind;
 
-/// How the names of transient cgroups begin; [`crate::naming`] looks through them.
+/// The prefix of the names of transient cgroups; [`crate::naming`] skips these.
 pub const TRANSIENT_PREFIX: &str = "corun-park.";
 
-/// What a tenant is called, before a host gives it a number.
+/// The name of a tenant, before a host gives it a number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantName {
     /// What sort of thing it is.
     pub kind: TenantKind,
     /// Unique among tenants and stable over time: `pod:<uid>`, `unit:/system.slice/nginx.service`, `pgid:1234`.
     pub key: String,
-    /// What people call it: `nginx.service`, `docker 0123456789ab`, `make`.
+    /// The name for people: `nginx.service`, `docker 0123456789ab`, `make`.
     pub name: String,
-    /// What lies below the tenant where the path tells: the container inside a pod, the Slurm task.
+    /// What lies below the tenant, if the path says so: the container inside a pod, the Slurm task.
     pub detail: Option<String>,
 }
 
@@ -38,8 +39,8 @@ impl TenantName {
     }
 }
 
-/// The tenant that a cgroup path names, or `None` when the path does not tell (see above).
-/// `path` is as in `/proc/PID/cgroup`; leading `/..` (seen from inside a cgroup namespace) is ignored.
+/// The tenant that a cgroup path names, or `None` (see above). `path` is as in `/proc/PID/cgroup`; leading
+/// `/..` (seen from inside a cgroup namespace) is ignored.
 pub fn of_cgroup(path: &str) -> Option<TenantName> {
     let path = path.trim_end_matches(" (deleted)");
     let is_telling = |s: &&str| !["", ".", ".."].contains(s) && !s.starts_with(TRANSIENT_PREFIX);
@@ -56,8 +57,8 @@ pub fn of_cgroup(path: &str) -> Option<TenantName> {
         })
 }
 
-/// How little a cgroup's name says, to choose between those that one task has in several trees: who manages pods, jobs,
-/// containers or machines says what belongs together, the rest only says where a task is.
+/// How little a cgroup's name says, to choose among those that one task has in several trees. Managers of
+/// pods, jobs, containers or machines say what belongs together; the others only say where a task is.
 pub fn vagueness(tenant: &TenantName) -> u8 {
     match tenant.kind {
         TenantKind::Pod => 0,
@@ -76,13 +77,13 @@ pub fn own_part<'a>(path: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// A process group outside any telling cgroup: `pgid` its number, `leader` the comm of its leader or, when the
-/// leader has gone, of the first member seen.
+/// A process group outside any identifying cgroup: `pgid` is its number, `leader` the comm of its leader or,
+/// if the leader has gone, of the first member seen.
 pub fn of_process_group(pgid: u32, leader: &str) -> TenantName {
     TenantName::new(TenantKind::Command, format!("pgid:{pgid}"), leader)
 }
 
-/// A kernel thread, by its comm. Softirq and workqueue threads do other people's work and are named apart.
+/// A kernel thread, by its comm. Softirq and workqueue threads work for others and have separate names.
 pub fn of_kernel_thread(comm: &str) -> TenantName {
     let (key, name) = if comm.starts_with("ksoftirqd/") {
         ("kernel:softirq", "kernel (softirq)")
@@ -94,7 +95,7 @@ pub fn of_kernel_thread(comm: &str) -> TenantName {
     TenantName::new(TenantKind::Kernel, key, name)
 }
 
-/// The process that watches, told apart from its co-runners.
+/// The process that watches, separate from its co-runners.
 pub fn of_watcher() -> TenantName {
     TenantName::new(TenantKind::Watcher, "watcher", "corun itself")
 }
@@ -109,8 +110,8 @@ pub fn of_vm_io(name: &str) -> TenantName {
     TenantName::new(TenantKind::VmIo, format!("vm-io:{name}"), format!("{name} (I/O)"))
 }
 
-/// Undoes systemd's escaping in unit names: `machine-qemu\x2d1\x2dweb` is `machine-qemu-1-web`. Text that is not
-/// a complete escape is left alone.
+/// Undoes systemd's escaping in unit names: `machine-qemu\x2d1\x2dweb` is `machine-qemu-1-web`. Text that is
+/// not a complete escape stays as it is.
 pub fn unescape(unit: &str) -> String {
     let mut bytes = Vec::with_capacity(unit.len());
     let mut rest = unit.as_bytes();
@@ -179,8 +180,8 @@ struct ContainerId<'a> {
     id: &'a str,
 }
 
-/// `<64 hex>`, `<runtime>-<64 hex>[.scope]` or `<slice>:<runtime>:<64 hex>`. The monitors that container runtimes
-/// keep beside a container (`libpod-conmon-<id>.scope`) run no code of the container's and do not count.
+/// `<64 hex>`, `<runtime>-<64 hex>[.scope]` or `<slice>:<runtime>:<64 hex>`. The monitors that container
+/// runtimes run next to a container (`libpod-conmon-<id>.scope`) execute none of its code and do not count.
 fn container_id(segment: &str) -> Option<ContainerId<'_>> {
     let name = segment.strip_suffix(".scope").unwrap_or(segment);
     let at = name.len().checked_sub(64)?;
@@ -257,7 +258,8 @@ fn strip_driver(name: &str) -> &str {
     name.strip_suffix(".libvirt-qemu").or_else(|| name.strip_suffix(".libvirt-lxc")).unwrap_or(name)
 }
 
-/// `lxc.payload.web`, `lxc.payload/web` and `lxc/web`; the monitor (`lxc.monitor.web`) is no part of the container.
+/// `lxc.payload.web`, `lxc.payload/web` and `lxc/web`; the monitor (`lxc.monitor.web`) does not belong to the
+/// container.
 fn lxc(segments: &[&str]) -> Option<TenantName> {
     let name = segments.iter().enumerate().find_map(|(at, s)| match *s {
         "lxc" | "lxc.payload" => segments.get(at + 1).copied(),
@@ -269,13 +271,13 @@ fn lxc(segments: &[&str]) -> Option<TenantName> {
 
 enum Unit {
     Named(TenantName),
-    /// There is a unit, and it says nothing of what runs in it.
+    /// There is a unit, but it does not say what runs in it.
     NotTelling,
     /// There is no unit in the path.
     None,
 }
 
-/// The innermost service or scope; else the innermost slice that somebody made on purpose.
+/// The innermost service or scope; otherwise the innermost slice that somebody created on purpose.
 fn unit(segments: &[&str]) -> Unit {
     let is_unit = |s: &str| [".service", ".scope", ".slice"].iter().any(|suffix| s.ends_with(suffix));
     let named = |at: usize| {
@@ -300,7 +302,7 @@ fn holds_shells(unit: &str) -> bool {
         || unit.starts_with("user@") && unit.ends_with(".service")
 }
 
-/// Slices that systemd always has: nothing is known of a process that sits right in one.
+/// Slices that every systemd has: they say nothing about a process directly in them.
 fn is_bare_slice(slice: &str) -> bool {
     matches!(
         slice,

@@ -1,15 +1,17 @@
-//! What this machine takes from a program that computes: threads that do nothing but read the clock, and every gap between
-//! two readings.
+//! What this machine takes from a program that computes. Threads do nothing but read the clock, and note
+//! every gap between two readings.
 //!
-//! Method: that of Linux's osnoise tracer, from user space. Two readings follow each other in some ten nanoseconds. Whatever comes
-//! between them took the CPU for as long: another task, an interrupt, the hypervisor. As osnoise does by default, only a gap of
-//! more than [`GAP_NS`] counts. After a gap the thread asks the kernel how often it was switched off its CPU, which tells a
-//! gap in which somebody else was scheduled from one in which the thread still had the CPU. Neither needs a privilege. Who was
-//! scheduled, a watcher tells by the thread's ledger: [`Spinner::tid`].
+//! Method: that of Linux's osnoise tracer, but from user space. Two readings are about ten nanoseconds apart.
+//! Anything between them took the CPU for that long: another task, an interrupt, the hypervisor. As osnoise
+//! does by default, only a gap of more than [`GAP_NS`] counts. After a gap the thread asks the kernel how
+//! often it was switched off its CPU. That separates gaps in which another task was scheduled from gaps in
+//! which the thread still had the CPU. Neither needs a privilege. A watcher finds out which task was
+//! scheduled, from the thread's ledger: [`Spinner::tid`].
 //!
-//! Limits: it takes the CPUs that it measures, as any program that computes does. What only makes a program slower, without
-//! taking the CPU from it, leaves no gap: shared caches, memory, a sibling hyperthread, a lower clock. What happens while the
-//! thread asks the kernel is seen, but may be taken for the other sort of gap.
+//! Limits: the threads occupy the CPUs that they measure, as any program that computes does. Contention that
+//! only slows a program down, without taking its CPU, leaves no gap: shared caches, memory, a sibling
+//! hyperthread, a lower clock. An event while the thread asks the kernel is seen, but may be classified
+//! wrongly.
 
 use crate::clock::now_ns;
 use crate::limits;
@@ -21,10 +23,10 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A longer time between two readings of the clock is a gap: the default of osnoise (`tracing_thresh`), and some hundred times
-/// what a reading takes.
+/// A longer time between two readings of the clock is a gap. This is the default of osnoise
+/// (`tracing_thresh`), and about a hundred times as long as a reading.
 pub const GAP_NS: u64 = 1_000;
-/// Losses are kept by slots of this length.
+/// Losses are kept in slots of this length.
 pub const SLOT_NS: u64 = 100_000_000;
 /// All threads are on their CPUs by then.
 const START_NS: u64 = 20_000_000;
@@ -34,7 +36,7 @@ const START_NS: u64 = 20_000_000;
 pub struct Gaps {
     /// How many.
     pub count: u64,
-    /// How long they were together, in nanoseconds.
+    /// How long they were in total, in nanoseconds.
     pub sum_ns: u64,
     /// How long the longest was, in nanoseconds.
     pub longest_ns: u64,
@@ -57,11 +59,11 @@ impl Gaps {
 pub struct Taken {
     /// How long it was measured, in nanoseconds.
     pub length_ns: u64,
-    /// Gaps in which something else was scheduled, or it was throttled or stopped.
+    /// Gaps in which something else was scheduled, or the thread was throttled or stopped.
     pub off: Gaps,
-    /// Gaps in which it still had the CPU: interrupts, firmware, the hypervisor.
+    /// Gaps in which the thread still had the CPU: interrupts, firmware, the hypervisor.
     pub on: Gaps,
-    /// By slots of [`SLOT_NS`], how much of each was taken, in nanoseconds; only whole slots.
+    /// For each slot of [`SLOT_NS`], how much was taken, in nanoseconds; only whole slots.
     pub slots: Vec<u32>,
 }
 
@@ -88,7 +90,8 @@ impl Taken {
         self
     }
 
-    /// In how many stretches of `slots` slots, which follow each other, more than `share` of the time was taken; and of how many.
+    /// The number of stretches of `slots` consecutive slots in which more than `share` of the time was taken;
+    /// and the number of all stretches.
     pub fn disturbed(&self, slots: usize, share: f64) -> (usize, usize) {
         let stretches = self.slots.chunks_exact(slots.max(1));
         let all = stretches.len();
@@ -99,16 +102,16 @@ impl Taken {
     }
 }
 
-/// A thread that computes and measures what is taken from it.
+/// A thread that computes and measures how much time it loses.
 pub struct Spinner {
     /// Its number.
     pub tid: u32,
-    /// The CPU that it is kept on; `None`: it may go where it likes.
+    /// The CPU that it is pinned to; `None`: not pinned.
     pub cpu: Option<CpuId>,
-    /// Tells it when to begin and how long to measure; it ends without if this is dropped first.
+    /// Tells it when to begin and how long to measure; if this is dropped first, it ends without measuring.
     begin: Sender<(u64, u64)>,
     results: Receiver<Taken>,
-    /// Dropped, it lets the thread end: until then a watcher can see its ledger.
+    /// Dropping this lets the thread end; until then a watcher can see its ledger.
     hold: Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -121,7 +124,7 @@ pub struct Spinners {
 }
 
 impl Spinners {
-    /// One thread that may go to any CPU.
+    /// One thread that may use any CPU.
     ///
     /// # Errors
     /// Why it cannot be started.
@@ -144,11 +147,11 @@ impl Spinners {
         Ok(Spinners { all: cpus.iter().map(start).collect::<io::Result<_>>()?, stop })
     }
 
-    /// Lets them compute for so long from soon on; returns at which time they will have ended, about.
+    /// Lets them compute for this long, starting soon; returns approximately when they will have ended.
     pub fn begin(&self, length_ns: u64) -> u64 {
         let begin_ns = now_ns() + START_NS;
         for spinner in &self.all {
-            // One that is not there any more says so when it is collected.
+            // A thread that has gone is reported when it is collected.
             let _ = spinner.begin.send((begin_ns, length_ns));
         }
         begin_ns + length_ns
@@ -159,10 +162,10 @@ impl Spinners {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// What was taken from each, once all have ended. They are still there afterwards, asleep, until [`Spinners::release`].
+    /// What each of them lost, after all have ended. The threads then sleep until [`Spinners::release`].
     ///
     /// # Errors
-    /// When one could not be kept on its CPU.
+    /// If one could not be pinned to its CPU.
     pub fn taken(&self) -> io::Result<Vec<Taken>> {
         let refused = || io::Error::other("a thread could not be kept on its CPU; try again");
         self.all.iter().map(|spinner| spinner.results.recv().map_err(|_| refused())).collect()
@@ -195,12 +198,12 @@ impl Spinner {
     }
 }
 
-/// Reads the clock for so long, and notes every gap.
+/// Reads the clock for this long, and notes every gap.
 fn measure(begin_ns: u64, length_ns: u64, stop: &AtomicBool) -> Taken {
     std::thread::sleep(std::time::Duration::from_nanos(begin_ns.saturating_sub(now_ns())));
     let mut taken = Taken::default();
     let mut switched = switches();
-    // What asking the kernel takes by itself.
+    // The duration of the query to the kernel itself.
     let mut asking_ns = u64::MAX;
     let first = now_ns();
     let mut last = first;
@@ -238,7 +241,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_gap_is_taken_from_every_slot_that_it_reaches_into() {
+    fn a_gap_counts_in_every_slot_that_it_overlaps() {
         let mut taken = Taken::default();
         taken.add(10 * MS, 3 * MS, false);
         taken.add(230 * MS, 150 * MS, true);
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_count_as_disturbed_by_what_they_lost_in_all() {
+    fn a_stretch_counts_as_disturbed_by_its_total_loss() {
         let slots = vec![1, 3, 0, 0, 0, 9].into_iter().map(|ms: u32| ms * MS as u32).collect();
         let taken = Taken { slots, ..Taken::default() };
         assert_eq!(taken.disturbed(1, 0.02), (2, 6));
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_shares_its_cpu_with_one_that_computes_loses_about_half_of_it() {
+    fn a_thread_that_shares_its_cpu_with_a_computing_one_loses_about_half_of_it() {
         let cpu = affinity(0).unwrap()[0];
         let rival_stops = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&rival_stops);
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_asked_to_stop_end_early_and_say_how_long_they_measured() {
+    fn threads_that_are_asked_to_stop_end_early_and_report_how_long_they_measured() {
         let spinners = Spinners::free().unwrap();
         spinners.begin(3_600_000 * MS);
         std::thread::sleep(std::time::Duration::from_millis(100));

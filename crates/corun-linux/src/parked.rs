@@ -1,15 +1,16 @@
-//! Who was parked when, and the parked time in an observation.
+//! Which tenants were parked when, and the parked time in an observation.
 //!
-//! A watcher sees that a parked task does not run; it cannot know that corun is why. Here its parked time is moved from
-//! where the watcher put it (block, for tasks that a freezer put to sleep) to the ledger's `parked` part: the overlap
-//! of the tenant's parked intervals with the task's life in the window, at most as much as there is in that part. The
-//! ledger stays conserved, being only re-labelled.
+//! A watcher sees that a parked task does not run, but cannot know that corun is the reason. This module
+//! moves parked time from where the watcher put it (block, for tasks that a freezer put to sleep) to the
+//! ledger's `parked` part. It moves the overlap of the tenant's parked intervals with the task's life in the
+//! window, but at most what that part holds. The ledger is only relabeled, so it stays conserved.
 //!
-//! Error: an interval begins when the write that parks has returned and ends when the one that unparks is begun. A task
-//! that is on a CPU then needs some tens of microseconds to stop, one that waits keeps its wait until it gets to the
-//! trap; this much of its block, if it has that much, is called parked too. A task that would have slept anyway is
-//! parked while its tenant is. With [`ParkedTasks::Queued`], where steal cannot be told from being held back, all its
-//! steal up to the overlap is called parked. Tasks too short-lived to be listed keep what they have.
+//! Error: an interval begins when the parking write has returned, and ends when the unparking write begins. A
+//! task on a CPU then needs tens of microseconds to stop. A waiting task keeps its wait until it reaches the
+//! trap. That much of its block, if it has as much, is called parked, too. A task that would have slept
+//! anyway counts as parked while its tenant is. With [`ParkedTasks::Queued`], steal cannot be distinguished
+//! from being held back. So all steal up to the overlap is called parked. Tasks that are too short-lived to
+//! be listed keep their values.
 
 use crate::backend::ParkedTasks;
 use corun_model::observation::{Account, TaskObservation};
@@ -17,7 +18,7 @@ use corun_model::{Observation, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Who was parked when: closed intervals, and those still open.
+/// Which tenants were parked when: closed intervals, and open ones.
 #[derive(Clone, Debug, Default)]
 pub struct ParkLog {
     closed: BTreeMap<TenantId, Vec<(u64, u64)>>,
@@ -25,8 +26,8 @@ pub struct ParkLog {
 }
 
 impl ParkLog {
-    /// These are parked, and nobody else: who was not has been since `now_ns`, who was has not been since `before_ns`, when
-    /// it was begun to let them go.
+    /// Exactly these tenants are parked. Those that were not parked before count as parked since `now_ns`. Those
+    /// that no longer are count as released since `before_ns`, when releasing began.
     pub fn become_parked(&mut self, parked: &BTreeSet<TenantId>, before_ns: u64, now_ns: u64) {
         self.open.retain(|tenant, start_ns| {
             let is_parked = parked.contains(tenant);
@@ -61,10 +62,10 @@ impl ParkLog {
         });
     }
 
-    /// Moves parked time to where it belongs in an observation, and forgets what lies before its end.
+    /// Moves parked time to its place in an observation, and forgets everything before the end of it.
     pub fn relabel(&mut self, seen: &mut Observation, tasks_are: ParkedTasks) {
         let mut moved: BTreeMap<TenantId, u64> = BTreeMap::new();
-        // Who has its account with others still has it with them.
+        // A tenant with pairwise accounts keeps them.
         let mut last: Option<(Arc<Account>, u64, Arc<Account>)> = None;
         for task in &mut seen.tasks {
             let overlap_ns = self.overlap_ns(task, seen.start_ns);
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A window with one task that blocked, waited and ran as long as is said.
+    /// A window with one task that blocked, waited and ran for the given times.
     fn window(start_ns: u64, block_ns: u64, steal_ns: u64, compute_ns: u64) -> Observation {
         let total_ns = block_ns + steal_ns + compute_ns;
         let parts = Parts { block_ns, steal_ns, compute_ns, ..Parts::default() };
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_back_on_the_run_queue_blames_nobody() {
+    fn a_tenant_that_is_held_back_on_the_run_queue_blames_nobody() {
         let mut log = ParkLog::default();
         log.begin(0);
         let mut seen = window(0, 10, 80, 10);

@@ -1,9 +1,11 @@
-//! What pods are called in their cluster: namespace and name, without asking an API server or a runtime.
+//! Names of pods in their cluster: namespace and name, without asking an API server or a runtime.
 //!
-//! Method: a kubelet keeps the logs of a pod in a folder of its own, `/var/log/pods/NAMESPACE_NAME_UID`, which is there before the pod's
-//! first process. The uid is that of the pod's cgroup; of a static pod both have the hash of its manifest.
+//! Method: a kubelet keeps the logs of a pod in a folder of its own, `/var/log/pods/NAMESPACE_NAME_UID`,
+//! which exists before the pod's first process. The uid is that of the pod's cgroup; for a static pod both
+//! have the hash of its manifest.
 //!
-//! Limits: a kubelet that keeps logs elsewhere (`podLogsDir`) tells nothing, unless they are mounted here.
+//! Limits: if a kubelet keeps logs elsewhere (`podLogsDir`), names are unknown unless that folder is mounted
+//! here.
 
 use crate::root::Root;
 
@@ -18,21 +20,21 @@ fn all(root: &Root) -> impl Iterator<Item = [String; 3]> {
     };
     let names = root.names(LOGS).unwrap_or_default();
     names.into_iter().filter_map(move |folder| {
-        // No part has a line in it: Kubernetes allows them nowhere.
+        // No part contains an underscore: Kubernetes forbids them.
         let parts: Vec<&str> = folder.split('_').filter(is_label).collect();
         let parts: [&str; 3] = parts.try_into().ok()?;
         (parts.map(str::len).iter().sum::<usize>() + 2 == folder.len()).then(|| parts.map(str::to_owned))
     })
 }
 
-/// What the pod of a key (`pod:UID`) is called: `NAMESPACE/NAME`.
+/// The name of the pod with a key (`pod:UID`): `NAMESPACE/NAME`.
 pub fn name(root: &Root, key: &str) -> Option<String> {
     let wanted = key.strip_prefix("pod:")?;
     all(root).find(|[.., uid]| uid == wanted).map(|[namespace, name, _]| format!("{namespace}/{name}"))
 }
 
-/// The keys of pods that are called so, as reports say it (`pod NAMESPACE/NAME`) or without `pod`. One that was replaced may have
-/// its logs still.
+/// The keys of pods with this name, as reports write it (`pod NAMESPACE/NAME`) or without `pod`. A replaced
+/// pod may still have its logs.
 pub fn keys(root: &Root, called: &str) -> Vec<String> {
     let called = called.strip_prefix("pod ").unwrap_or(called);
     let Some((namespace, name)) = called.split_once('/') else { return Vec::new() };
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_its_logs_says_what_a_pod_is_called() {
+    fn the_folder_of_its_logs_gives_a_pods_name() {
         let of_static = "kube-system_kube-apiserver-node7_0123456789abcdef0123456789abcdef";
         let (_folder, root) =
             node(&[&format!("shop_web-0_{UID}"), of_static, "lost+found", "a_b", "a_b_c_d"]);
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_kubelet_keeps_logs_nobody_is_called() {
+    fn without_logs_of_a_kubelet_no_pod_has_a_name() {
         let (_folder, root) = node(&[]);
         assert_eq!((name(&root, &format!("pod:{UID}")), keys(&root, "a/b")), (None, Vec::new()));
         let (_folder, root) =

@@ -1,10 +1,10 @@
 //! Processes and threads, from `/proc`.
 //!
-//! Own small parsers, since a poll reads these files for every task every few milliseconds: one `open`, one `read`
-//! into a buffer on the stack, one `close`, and no field that is not used.
+//! Small parsers of our own, since a poll reads these files for every task every few milliseconds: one
+//! `open`, one `read` into a buffer on the stack, one `close`, and only the fields that are used.
 //!
-//! Limits: `starttime` and the CPU times of `stat` come in clock ticks (10 ms); `schedstat` counts a wait when it
-//! ends and a running task's time at the scheduler's tick, so both lag by what is under way.
+//! Limits: `starttime` and the CPU times of `stat` come in clock ticks (10 ms). `schedstat` counts a wait
+//! when it ends, and a running task's time at the scheduler's tick. So both lag by whatever is in progress.
 
 use crate::root::{ReadError, Root};
 use std::fs::File;
@@ -17,10 +17,10 @@ pub const TICK_NS: u64 = 10_000_000;
 /// The kernel's flag of its own threads (`PF_KTHREAD`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What `/proc/PID/stat` or `/proc/PID/task/TID/stat` says of a process or thread.
+/// The content of `/proc/PID/stat` or `/proc/PID/task/TID/stat` for a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its name: 15 bytes at most, whatever the process chose.
+    /// Its name: at most 15 bytes of the name that the process chose.
     pub comm: String,
     /// `R` running or runnable, `S` and `D` asleep, `T` stopped, `Z` and `X` dead.
     pub state: char,
@@ -32,39 +32,40 @@ pub struct Stat {
     pub sid: u32,
     /// Whether it is a thread of the kernel.
     pub is_kernel: bool,
-    /// CPU time of the process, ended threads included (of the thread, in a thread's file), to a tick.
+    /// CPU time of the process, including ended threads (in a thread's file: of the thread), to a tick.
     pub cpu_ns: u64,
-    /// CPU time of its children that ended and were waited for, and of theirs, to a tick.
+    /// CPU time of its children that ended and were collected, and of their children, to a tick.
     pub children_cpu_ns: u64,
     /// Its nice value, −20 to 19.
     pub nice: i32,
-    /// Threads of the process that have not been collected: itself, and those that go on.
+    /// Threads of the process that have not been collected: itself, and live ones.
     pub threads: u32,
-    /// When it started, after boot (suspended time included), to a tick.
+    /// When it started, since boot (suspended time included), to a tick.
     pub start_ns: u64,
     /// The CPU it last ran on.
     pub last_cpu: u32,
 }
 
 impl Stat {
-    /// Whether this thread (of a process, its first) has ended and only waits to be collected.
+    /// Whether this thread (for a process, its first) has ended and only waits to be collected.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// Whether the process has ended. The first thread of one may have while others go on.
+    /// Whether the process has ended. The first thread of a process may have ended while others go on.
     pub fn has_ended(&self) -> bool {
         self.is_dead() && self.threads <= 1
     }
 
-    /// Reads the one line of a `stat` file; `None` when it is not one, or has a time that no machine can have. The name may hold anything, also `) R 1`.
+    /// Reads the one line of a `stat` file; `None` if it is not one, or has an impossible time. The name may
+    /// hold anything, even `) R 1`.
     pub fn parse(text: &str) -> Option<Stat> {
         let (before, after) = (text.find('(')?, text.rfind(')')?);
         let comm = text.get(before + 1..after)?.to_owned();
         let fields: Vec<&str> = text.get(after + 1..)?.split_ascii_whitespace().collect();
         // proc(5) numbers the fields from 1; the state, field 3, is the first after the name.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        // Groups and sessions of another PID namespace read 0, a missing parent -1.
+        // Groups and sessions of another PID namespace are 0, a missing parent is -1.
         let id = |field: usize| fields.get(field - 3)?.parse::<i64>().ok().map(|n| n.max(0) as u32);
         // Children's times are signed in the kernel's format.
         let ticks = |field: usize| fields.get(field - 3)?.parse::<i64>().ok().map(|n| n.max(0) as u64);
@@ -85,16 +86,16 @@ impl Stat {
     }
 }
 
-/// The process that a thread belongs to, by its `Tgid`; `None` when it has gone.
+/// The process that a thread belongs to, from its `Tgid`; `None` if it has gone.
 ///
 /// # Errors
-/// When it is there and cannot be read.
+/// If the file exists and cannot be read.
 pub fn process_of(root: &Root, tid: u32) -> Result<Option<u32>, ReadError> {
     let status = root.read_if_there(format!("/proc/{tid}/status"))?.unwrap_or_default();
     Ok(status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok()))
 }
 
-/// A thread's time on and waiting for a CPU since it started.
+/// A thread's time on a CPU and its time waiting for one, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedstat {
     /// Time on a CPU, in nanoseconds.
@@ -139,7 +140,7 @@ fn stat(root: &Root, file: &str) -> Result<Stat, ReadError> {
 /// A thread's `schedstat`; all zeros on a kernel that does not count (see [`schedstat_counts`]).
 ///
 /// # Errors
-/// [`ReadError`] when the thread has gone or the kernel has no `schedstat`.
+/// [`ReadError`] if the thread has gone or the kernel has no `schedstat`.
 pub fn schedstat(root: &Root, pid: u32, tid: u32) -> Result<Schedstat, ReadError> {
     let file = format!("/proc/{pid}/task/{tid}/schedstat");
     read_small(root, &file, |text| {
@@ -151,11 +152,11 @@ pub fn schedstat(root: &Root, pid: u32, tid: u32) -> Result<Schedstat, ReadError
     })
 }
 
-/// Whether this kernel fills `schedstat` in: it shows zeros with `kernel.task_delayacct=0` unless it was built with
-/// `CONFIG_SCHEDSTATS`. `None`: there is no such file at all.
+/// Whether this kernel fills in `schedstat`: with `kernel.task_delayacct=0` it shows zeros, unless it was
+/// built with `CONFIG_SCHEDSTATS`. `None` if there is no such file at all.
 ///
 /// # Errors
-/// [`ReadError`] when it is there and cannot be read.
+/// [`ReadError`] if it exists and cannot be read.
 pub fn schedstat_counts(root: &Root) -> Result<Option<bool>, ReadError> {
     let text = root.read_if_there("/proc/self/schedstat")?;
     Ok(text.map(|text| text.split_ascii_whitespace().any(|n| n != "0")))
@@ -168,7 +169,8 @@ pub fn schedstat_counts(root: &Root) -> Result<Option<bool>, ReadError> {
 pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> {
     let file = format!("/proc/{pid}/task/{tid}/status");
     read_small(root, &file, |text| {
-        // They are the last two lines; a process's name cannot hold a line break there, being escaped.
+        // They are the last two lines; a process's name cannot contain a line break there, since it is
+        // escaped.
         let field = |name: &str| text.rsplit_once(name)?.1.split_ascii_whitespace().next()?.parse().ok();
         match (field("\nvoluntary_ctxt_switches:"), field("\nnonvoluntary_ctxt_switches:")) {
             (Some(voluntary), Some(involuntary)) => Ok(Switches { voluntary, involuntary }),
@@ -177,10 +179,11 @@ pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> 
     })
 }
 
-/// Whether the task that started at this time lives, or others of its process do: another may have its number by now.
+/// Whether the task that started at this time is alive, or others of its process are. By now another task may
+/// have its number.
 ///
 /// # Errors
-/// [`ReadError`] when nobody can tell: its line in `/proc` is there and cannot be read.
+/// [`ReadError`] if that cannot be determined: its entry in `/proc` exists and cannot be read.
 pub fn lives(root: &Root, tid: u32, start_ns: u64) -> Result<bool, ReadError> {
     match process_stat(root, tid) {
         Ok(stat) => Ok(stat.start_ns == start_ns && !stat.has_ended()),
@@ -189,19 +192,19 @@ pub fn lives(root: &Root, tid: u32, start_ns: u64) -> Result<bool, ReadError> {
     }
 }
 
-/// The scheduling group of a session, where the kernel makes one of each.
+/// The scheduling group of a session, if the kernel makes one for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Autogroup {
-    /// Its number, given to no other since boot.
+    /// Its number, which is never reused until the next boot.
     pub id: u64,
     /// Its nice value.
     pub nice: i32,
 }
 
-/// The autogroup of a process; `None` when it has none.
+/// The autogroup of a process; `None` if it has none.
 ///
 /// # Errors
-/// [`ReadError`] when the process has gone or the kernel has no autogroups.
+/// [`ReadError`] if the process has gone or the kernel has no autogroups.
 pub fn autogroup(root: &Root, pid: u32) -> Result<Option<Autogroup>, ReadError> {
     read_small(root, &format!("/proc/{pid}/autogroup"), |text| {
         let mut words = text.split_ascii_whitespace();
@@ -241,15 +244,15 @@ fn numbers_in(root: &Root, folder: &str) -> Result<Vec<u32>, ReadError> {
     Ok(numbers)
 }
 
-/// The processes that a process descends from, itself first.
+/// The ancestors of a process, itself first.
 pub fn line_of(root: &Root, pid: u32) -> Vec<u32> {
     let parent = |pid: &u32| process_stat(root, *pid).ok().map(|s| s.ppid).filter(|ppid| *ppid != 0);
-    // Numbers are used again, so that a line may seem to be a ring.
+    // Numbers are reused, so the chain may seem to be a ring.
     std::iter::successors(Some(pid), parent).take(1_000).collect()
 }
 
-/// A process, and those that it descends from up to the first of `roots`, which is not among them. Without any of them in the
-/// line, only the process.
+/// A process and its ancestors up to the first of `roots`, which is excluded. If none of the roots is an
+/// ancestor, only the process.
 pub fn between(root: &Root, pid: u32, roots: &[u32]) -> Vec<u32> {
     let line = line_of(root, pid);
     let end = line.iter().position(|above| roots.contains(above)).unwrap_or(1).max(1);
@@ -264,8 +267,9 @@ pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadErro
     with_descendants_except(root, roots, &[])
 }
 
-/// The same for a watcher, `watching` as [`between`] gives it: its own process is not among them, nor is what descends from that, nor
-/// are those it descends from that are no roots. What else these have started is.
+/// The same for a watcher; `watching` is the result of [`between`]. The watcher's own process and its
+/// descendants are excluded, and so are its ancestors that are not roots. Other descendants of these
+/// ancestors are included.
 ///
 /// # Errors
 /// [`ReadError`] when `/proc` cannot be read.
@@ -301,7 +305,7 @@ pub fn command_line(root: &Root, pid: u32) -> Result<Vec<String>, ReadError> {
     Ok(text.split_terminator('\0').map(str::to_owned).collect())
 }
 
-/// Reads a file of at most 8 KiB with one `read` and hands its text over.
+/// Reads a file of at most 8 KiB with one `read` and returns its text.
 fn read_small<T>(
     root: &Root,
     file: &str,
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn cousins_of_a_watcher_descend_from_its_ancestor_and_its_own_children_and_parents_do_not() {
+    fn cousins_of_a_watcher_descend_from_its_ancestor_but_its_children_and_parents_do_not() {
         let dir = fixture();
         let root = Root::new(dir.path());
         for (pid, ppid) in [(50, 10), (51, 50), (52, 51), (53, 50)] {
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_lacks_is_said_with_its_name() {
+    fn an_error_about_a_missing_field_names_the_file() {
         let dir = fixture();
         let root = Root::new(dir.path());
         std::fs::write(root.path("/proc/10/task/10/schedstat"), "12 x 3\n").unwrap();

@@ -1,30 +1,32 @@
-//! What people call a program: its own name, the script that it runs, or what it was started as.
+//! The name that people use for a program: its own name, the script that it runs, or its command.
 
 use crate::procfs::{self, command_line};
 use crate::root::Root;
 
-/// So many programs may be told to run each other (`sudo timeout 60 nice job`), and so many children of each are asked.
+/// This many programs may run each other (`sudo timeout 60 nice job`), and this many children of each are
+/// read.
 const DEEPEST: usize = 8;
 const MOST_CHILDREN: usize = 8;
 
-/// Programs that run what somebody wrote for them, which is what people know: by name, whatever version follows it.
+/// Programs that run a script, by name, with any version after it. People know the script.
 const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "python", "pypy", "perl", "ruby", "node",
     "lua", "php", "Rscript", "julia", "tclsh",
 ];
 
-/// Whether a process of this name runs what somebody wrote for it.
+/// Whether a process of this name runs scripts.
 pub fn is_interpreter(comm: &str) -> bool {
     let version = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     INTERPRETERS.iter().any(|name| comm.strip_prefix(name).is_some_and(version))
 }
 
-/// Programs that run a virtual machine: what people know is its name.
+/// Programs that run a virtual machine: people know the machine's name.
 const EMULATORS: &[&str] = &["qemu-system-", "qemu-kvm"];
 
-/// What people call the program of a process whose comm is `comm`. An interpreter is called by its script, a virtual machine by its name. One that runs from a
-/// file in memory has the name of that, which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what
-/// it was started as. A corun is called by what it does, such as `corun load`: who watches is one, too.
+/// The name that people use for the program of a process whose comm is `comm`. An interpreter is named after
+/// its script, a virtual machine after its guest. A program that runs from a file in memory has the name of
+/// that file, which says nothing (`memfd:sealed`, or a descriptor's number). So it is named after its
+/// command. A corun process is named after its verb, such as `corun load`; so is the one that watches.
 pub fn name(root: &Root, pid: u32, comm: &str) -> String {
     let is_number = !comm.is_empty() && comm.bytes().all(|b| b.is_ascii_digit());
     let is_in_memory = || {
@@ -41,7 +43,7 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
     } else if EMULATORS.iter().any(|name| comm.starts_with(name)) {
         guest(&words())
     } else if comm.trim().is_empty() {
-        // It has taken its own name away.
+        // It has removed its own name.
         words().first().and_then(|first| base(first))
     } else if comm.starts_with("memfd:") || is_number && is_in_memory() {
         words().first().and_then(|first| base(first)).filter(|name| !name.starts_with("memfd:"))
@@ -51,8 +53,9 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
     better.unwrap_or_else(|| comm.to_owned())
 }
 
-/// The process that a job is called by, and its comm: that of the program which its leader was told to run. A leader such as
-/// `timeout`, `sudo` or `strace` only waits for a child, and has the child's command line at the end of its own.
+/// The process that gives a job its name, and its comm: that of the program which the leader was told to run.
+/// A leader such as `timeout`, `sudo` or `strace` only waits for a child, and its own command line ends with
+/// the child's.
 pub fn wrapped_program(
     root: &Root,
     leader: u32,
@@ -64,7 +67,7 @@ pub fn wrapped_program(
         let next = children(pid).into_iter().take(MOST_CHILDREN);
         let mut next =
             next.filter_map(|child| Some((child, procfs::process_stat(root, child).ok()?.comm))).peekable();
-        // Most have no child, and are not asked for their command.
+        // Most have no child, so their command is not read.
         if next.peek().is_none() {
             break;
         }
@@ -80,8 +83,8 @@ pub fn wrapped_program(
     found
 }
 
-/// Whether a command ends with what a program of this name was started as. A script is started with its interpreter in front, and has
-/// its own name.
+/// Whether a command ends with the command of a program with this name. A script is started with its
+/// interpreter in front, and has its own name.
 fn ends_with(command: &[String], started: &[String], comm: &str) -> bool {
     let is_script = |words: &&[String]| {
         words
@@ -95,26 +98,27 @@ fn ends_with(command: &[String], started: &[String], comm: &str) -> bool {
     is_end(started) || as_script.is_some_and(is_end)
 }
 
-/// What a process was started as; nothing where that cannot be read.
+/// The command of a process; empty if it cannot be read.
 pub fn command(root: &Root, pid: u32) -> Vec<String> {
     command_line(root, pid).unwrap_or_default()
 }
 
-/// Whether a command tells its program to run one of this name: `nohup nice ./job` does so with `nice` and with `job`.
+/// Whether a command tells its program to run one with this name: `nohup nice ./job` does so with `nice` and
+/// with `job`.
 pub fn is_told(command: &[String], comm: &str) -> bool {
-    /// The kernel keeps so much of a name.
+    /// The kernel keeps this much of a name.
     const LONGEST: usize = 15;
     let is_it = |name: String| name == comm || comm.len() == LONGEST && name.starts_with(comm);
     !comm.is_empty() && command.iter().skip(1).filter_map(|word| base(word)).any(is_it)
 }
 
-/// Whether a command, which may be the end of another's, starts an interpreter of this name with a script.
+/// Whether a command, which may be the end of another one, starts an interpreter with this name and a script.
 pub fn has_script(command: &[String], interpreter: &str) -> bool {
     let is_its = |word: &String| base(word).is_some_and(|name| name == interpreter);
     command.iter().position(is_its).is_some_and(|at| script(&command[at..]).is_some())
 }
 
-/// The children of a process's first thread; none where the kernel does not list them.
+/// The children of a process's first thread; none if the kernel does not list them.
 pub fn children(root: &Root, pid: u32) -> Vec<u32> {
     let listed = root.read(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     listed.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
@@ -124,7 +128,8 @@ fn base(path: &str) -> Option<String> {
     path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// The script that an interpreter was started with; `None` when it got its text otherwise (`-c`, standard input).
+/// The script that an interpreter was started with; `None` if its text came from elsewhere (`-c`, standard
+/// input).
 fn script(command: &[String]) -> Option<String> {
     const TAKE_A_VALUE: &[&str] = &["-o", "+o", "-O", "+O", "-W", "-X", "-I", "-r"];
     let mut words = command.iter().skip(1);
@@ -144,8 +149,8 @@ fn script(command: &[String]) -> Option<String> {
     None
 }
 
-/// The name of QEMU's guest: `-name vm1,debug-threads=on` or `-name guest=vm1,process=x`. Options are parted by commas, a comma doubled
-/// is one.
+/// The name of QEMU's guest: `-name vm1,debug-threads=on` or `-name guest=vm1,process=x`. Options are
+/// separated by commas; a doubled comma is a literal one.
 pub fn guest(command: &[String]) -> Option<String> {
     let at = command.iter().position(|a| a == "-name" || a == "--name")?;
     let value = command.get(at + 1)?.replace(",,", "\0");
@@ -157,7 +162,7 @@ pub fn guest(command: &[String]) -> Option<String> {
     (!name.is_empty()).then(|| name.replace('\0', ","))
 }
 
-/// Whether a path names an open file, as `bash <(…)` passes it: that says nothing.
+/// Whether a path names an open file, as in `bash <(…)`: such a path says nothing.
 fn is_stream(path: &str) -> bool {
     path.starts_with("/dev/fd/")
         || path == "/dev/stdin"
@@ -169,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interpreter_is_called_by_its_script_where_it_has_one() {
+    fn an_interpreter_is_named_after_its_script_if_it_has_one() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         std::fs::create_dir_all(root.path("/proc/1")).unwrap();
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_taken_its_own_name_away_is_called_by_what_it_was_started_as() {
+    fn a_program_that_removed_its_own_name_is_named_after_its_command() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         std::fs::create_dir_all(root.path("/proc/1")).unwrap();
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_tells_its_program_to_run_what_its_further_words_name() {
+    fn a_command_tells_its_program_to_run_what_its_later_words_name() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let command = words("nohup nice -n 5 /opt/a-job-with-a-long-name x");
         for (comm, told) in
@@ -231,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Processes of one line: the leader, whom it started, and so on; each with its comm and command line.
+    /// A chain of processes: the leader, its child, and so on; each with its comm and command line.
     fn line(of: &[(&str, &[&str])]) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_called_by_the_program_that_its_leader_was_told_to_run() {
+    fn a_job_is_named_after_the_program_that_its_leader_was_told_to_run() {
         type Line<'a> = &'a [(&'a str, &'a [&'a str])];
         let table: &[(Line, &str)] = &[
             (&[("timeout", &["timeout", "60", "./job", "2"]), ("job", &["./job", "2"])], "job"),
@@ -290,7 +295,7 @@ mod tests {
                 ],
                 "bash",
             ),
-            // Who decides by itself what it runs is the job.
+            // A program that decides by itself what to run is the job.
             (&[("make", &["make", "all"]), ("sh", &["sh", "-c", "all"])], "make"),
             (&[("nginx", &["nginx: master process"]), ("nginx", &["nginx: worker process"])], "nginx"),
             (&[("server", &["server", "-p", "80"]), ("server", &["server", "-p", "80"])], "server"),
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_in_memory_is_called_by_what_it_was_started_as() {
+    fn a_program_in_memory_is_named_after_its_command() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let process = |pid: u32, program: &str, line: &str| {

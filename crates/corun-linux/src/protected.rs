@@ -1,13 +1,14 @@
-//! Who may never be parked, re-sliced, pinned or re-weighted, and why.
+//! The tenants that may never be parked, re-sliced, pinned or re-weighted, and why.
 //!
 //! - the first process, kernel threads;
-//! - corun itself, its supervisor, and whoever they descend from: the shell and the terminal, or sshd and login, that
-//!   it was started from;
-//! - those that keep sessions, devices, logs and clusters going: stop one of these and the next person who wants to log
-//!   in, or to stop corun, waits, or the cluster takes the machine for dead and resets it;
+//! - - corun itself, its supervisor, and all their ancestors: the shell and the terminal, or sshd and login,
+//!   that started it;
+//! - - processes that keep sessions, devices, logs and clusters running: if one of them stops, the next
+//!   person who wants to log in or to stop corun has to wait, or the cluster takes the machine for dead and
+//!   resets it;
 //! - what the user names with `--protect`: a tenant's name or key, a process's name or PID.
 //!
-//! A tenant with one protected process is protected as a whole: it can't be stopped in part.
+//! A tenant with one protected process is protected as a whole: it cannot be stopped in part.
 
 use crate::procfs;
 use crate::root::Root;
@@ -15,8 +16,8 @@ use corun_model::refusal::{Protected, ProtectedBy};
 use corun_model::{Tenant, TenantKind};
 use std::collections::BTreeSet;
 
-/// Names of processes that keep sessions, devices, logs or a cluster going; a `*` at the end stands for anything. A cluster
-/// resets a machine whose heartbeats are late.
+/// Names of processes that keep sessions, devices, logs or a cluster running; a `*` at the end matches
+/// anything. A cluster resets a machine whose heartbeats are late.
 const KEEPERS: &[&str] = &[
     "systemd*",
     "(sd-pam)",
@@ -96,7 +97,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Protects this process and its ancestors as they are now, and whatever `named` names.
+    /// Protects this process and its current ancestors, and whatever `named` lists.
     pub fn new(root: &Root, named: &[String]) -> Protection {
         let mut own = BTreeSet::from([1]);
         let mut pid = std::process::id();
@@ -111,7 +112,7 @@ impl Protection {
         self.own.insert(pid);
     }
 
-    /// Why a tenant may not be touched, going by its kind and name; `None` when nothing speaks against it.
+    /// Why a tenant may not be touched, according to its kind and name; `None` if it may.
     pub fn of_tenant(&self, tenant: &Tenant) -> Option<Protected> {
         let name = &tenant.name;
         let is_session = ["user@", "systemd-", "dbus", "ssh", "getty@", "serial-getty@"];
@@ -127,7 +128,7 @@ impl Protection {
         Some(Protected { name: Some(name.clone()), pid: None, why })
     }
 
-    /// Why a process may not be touched; `None` when nothing speaks against it, or it has gone.
+    /// Why a process may not be touched; `None` if it may, or it has gone.
     pub fn of_process(&self, pid: u32) -> Option<Protected> {
         let protected = |name, why| Some(Protected { name, pid: Some(pid), why });
         let stat = match procfs::process_stat(&self.root, pid) {
@@ -153,7 +154,7 @@ impl Protection {
     }
 }
 
-/// Whether a process of this name has this `comm`, of which the kernel keeps 15 bytes.
+/// Whether a process with this name has this `comm`; the kernel keeps 15 bytes.
 pub fn is_comm(name: &str, comm: &str) -> bool {
     const KEPT_BYTES: usize = 15;
     name.as_bytes().iter().take(KEPT_BYTES).eq(comm.as_bytes())
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_process_the_kernel_and_oneself_are_protected() {
+    fn the_first_process_the_kernel_and_corun_itself_are_protected() {
         let protection = Protection::new(&Root::new("/"), &[]);
         let me = std::process::id();
         let why = |pid| protection.of_process(pid).map(|protected| protected.why);

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Most of the kernel's files are no longer.
+/// Most kernel files are no longer than this.
 const PAGE_BYTES: usize = 4096;
 
 /// Where `/proc` and `/sys` hang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
-/// A kernel file could not be read, or held something else than it should.
+/// A kernel file could not be read, or its content was unexpected.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file could not be opened or read.
@@ -37,11 +37,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether the file is not there: the interface is missing, or the process has gone in the meantime.
+    /// Whether the file is missing: the interface does not exist, or the process has gone in the meantime.
     pub fn is_gone(&self) -> bool {
         match self {
             ReadError::Io { source, .. } => {
-                // A file of a cgroup that is removed while it is read says ENODEV.
+                // A file of a cgroup that is removed during the read returns ENODEV.
                 let gone = [libc::ESRCH, libc::ENODEV];
                 source.kind() == io::ErrorKind::NotFound
                     || source.raw_os_error().is_some_and(|code| gone.contains(&code))
@@ -62,13 +62,13 @@ impl Root {
         Root(path.into())
     }
 
-    /// Where an absolute path lies under this root.
+    /// The location of an absolute path under this root.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
-    /// A file's text; bytes that are not UTF-8 (a process may name itself anything) are replaced.
+    /// A file's text; bytes that are not UTF-8 (a process may have any name) are replaced.
     ///
     /// # Errors
     /// [`ReadError::Io`].
@@ -127,21 +127,22 @@ impl Root {
         self.path(absolute).exists()
     }
 
-    /// The error for a file that holds something else than it should.
+    /// The error for a file with unexpected content.
     pub fn unexpected(&self, absolute: impl AsRef<Path>, text: &str, wanted: &'static str) -> ReadError {
         let text = text.lines().next().unwrap_or_default().chars().take(80).collect();
         ReadError::Unexpected { path: self.path(absolute), text, wanted }
     }
 }
 
-/// A file's bytes. The kernel says of its own files that they are empty, and growing from there takes twice as many system calls.
+/// A file's bytes. The kernel reports its own files as empty, and a growing buffer takes twice as many system
+/// calls.
 fn read_at_once(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(PAGE_BYTES);
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What the kernel said, for people: without the number that the standard library puts behind it.
+/// The kernel's message for people, without the number that the standard library appends.
 pub fn in_words(e: &std::io::Error) -> String {
     let known = match e.kind() {
         _ if e.raw_os_error().is_none() => None,
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_is_told_without_its_number() {
+    fn the_kernels_message_is_shown_without_its_number() {
         let e = std::io::Error::from_raw_os_error(libc::EPERM);
         assert_eq!(in_words(&e), "Operation not permitted");
         assert_eq!(in_words(&std::io::Error::other("it does not answer")), "it does not answer");

@@ -1,17 +1,17 @@
 //! The scheduler's system calls: a task's policy, nice and slice, its CPUs, and real-time for this thread.
 //!
-//! Method: `sched_getattr`/`sched_setattr`, for which neither libc nor others have wrappers, and the affinity calls
-//! with masks as long as the kernel's own. A slice is the `runtime` of a SCHED_OTHER or SCHED_BATCH task (Linux 6.12 and
-//! newer; before, it reads 0 and is ignored).
+//! Method: `sched_getattr`/`sched_setattr`, for which neither libc nor other crates have wrappers, and the
+//! affinity calls with masks as long as the kernel's own. A slice is the `runtime` of a SCHED_OTHER or
+//! SCHED_BATCH task (since Linux 6.12; before, it reads 0 and is ignored).
 
 use crate::root::Root;
 use corun_model::CpuId;
 use std::io;
 
-/// The shortest and the longest slice that the kernel keeps, too: it rounds others to these.
+/// The shortest and the longest slice that the kernel accepts: it rounds others to these.
 pub use corun_decisions::{LEAST_SLICE_NS, MOST_SLICE_NS};
 
-/// Bits of the longest affinity mask there is (`CONFIG_NR_CPUS` is 8192 at most).
+/// Bits of the longest possible affinity mask (`CONFIG_NR_CPUS` is 8192 at most).
 const MASK_WORDS: usize = 128;
 
 /// How a task is scheduled.
@@ -23,9 +23,9 @@ pub struct Attributes {
     pub flags: u64,
     /// -20 to 19.
     pub nice: i32,
-    /// Of a real-time task, 1 to 99.
+    /// For a real-time task, 1 to 99.
     pub priority: u32,
-    /// Of a fair task its slice in nanoseconds; 0 where the kernel has none per task.
+    /// For a fair task its slice in nanoseconds; 0 if the kernel has no slices per task.
     pub slice_ns: u64,
 }
 
@@ -39,7 +39,7 @@ impl Attributes {
 /// A task's attributes; `tid` 0 is this thread.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when the task has gone.
+/// The kernel's error: `ESRCH` if the task has gone.
 pub fn attributes(tid: u32) -> io::Result<Attributes> {
     // SAFETY: all-zero is a valid sched_attr, and the kernel fills in at most the size that is stated.
     let (done, attr) = unsafe {
@@ -59,10 +59,10 @@ pub fn attributes(tid: u32) -> io::Result<Attributes> {
     })
 }
 
-/// Sets a task's attributes; `tid` 0 is this thread, a slice of 0 the kernel's default.
+/// Sets a task's attributes; `tid` 0 is this thread, a slice of 0 is the kernel's default.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when the task has gone, `EPERM` when it is somebody else's.
+/// The kernel's error: `ESRCH` if the task has gone, `EPERM` if it belongs to somebody else.
 pub fn set_attributes(tid: u32, a: &Attributes) -> io::Result<()> {
     // SAFETY: all-zero is a valid sched_attr, which the kernel only reads.
     let done = unsafe {
@@ -78,19 +78,20 @@ pub fn set_attributes(tid: u32, a: &Attributes) -> io::Result<()> {
     ok(done)
 }
 
-/// Sets a task's nice value and nothing else of it; `tid` 0 is this thread.
+/// Sets only a task's nice value; `tid` 0 is this thread.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when the task has gone, `EACCES` when this user may not lower it.
+/// The kernel's error: `ESRCH` if the task has gone, `EACCES` if this user may not lower it.
 pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     // SAFETY: setpriority takes integers. Of a "process" the kernel means a thread.
     ok(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) }.into())
 }
 
-/// The CPUs that a task may run on, in ascending order: its affinity within its cpuset, of those that are switched on.
+/// The CPUs that a task may run on, in ascending order: its affinity within its cpuset, limited to CPUs that
+/// are switched on.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when the task has gone.
+/// The kernel's error: `ESRCH` if the task has gone.
 pub fn affinity(tid: u32) -> io::Result<Vec<CpuId>> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: the kernel fills in at most the size that is stated.
@@ -108,10 +109,10 @@ pub fn affinity(tid: u32) -> io::Result<Vec<CpuId>> {
     Ok(cpus)
 }
 
-/// Confines a task to some CPUs. `None`: to none in particular, those included that are plugged in later.
+/// Confines a task to some CPUs. `None`: to none in particular, including CPUs that are plugged in later.
 ///
 /// # Errors
-/// What the kernel says: `EINVAL` when none of the CPUs is there or allowed by the task's cpuset.
+/// The kernel's error: `EINVAL` if none of the CPUs exists or is allowed by the task's cpuset.
 pub fn set_affinity(tid: u32, cpus: Option<&[CpuId]>) -> io::Result<()> {
     let mut mask = [if cpus.is_none() { u64::MAX } else { 0 }; MASK_WORDS];
     for cpu in cpus.unwrap_or_default() {
@@ -136,19 +137,20 @@ pub fn tick_ns() -> u64 {
     resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64
 }
 
-/// Makes this thread real-time, so that nobody it wakes or thaws can keep it waiting. What it starts is not.
+/// Makes this thread real-time, so that no task that it wakes or thaws can keep it waiting. Its children do
+/// not inherit that.
 ///
 /// # Errors
-/// What the kernel says: `EPERM` without CAP_SYS_NICE and RLIMIT_RTPRIO.
+/// The kernel's error: `EPERM` without CAP_SYS_NICE and RLIMIT_RTPRIO.
 pub fn become_fifo(priority: u32) -> io::Result<()> {
     let flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
     set_attributes(0, &Attributes { policy: libc::SCHED_FIFO as u32, flags, nice: 0, priority, slice_ns: 0 })
 }
 
-/// Keeps this process's memory from being paged out as it is used: a page fault may wait for whoever is parked.
+/// Locks this process's memory as it is used: a page fault might have to wait for a parked task.
 ///
 /// # Errors
-/// `EPERM` where locked memory is limited: what does not fit any more would fail to be allocated later.
+/// `EPERM` if locked memory is limited: allocations beyond the limit would fail later.
 pub fn lock_memory() -> io::Result<()> {
     const CAP_IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status")?;
@@ -169,7 +171,7 @@ fn ok(done: i64) -> io::Result<()> {
     }
 }
 
-/// Whether each session is a scheduling group of its own; `None`: this kernel has no such switch.
+/// Whether each session is a scheduling group of its own; `None` if this kernel has no such switch.
 pub fn autogroups(root: &Root) -> Option<bool> {
     root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").ok().map(|on| on != 0)
 }
@@ -179,7 +181,8 @@ pub fn autogroups_are_on(root: &Root) -> bool {
     autogroups(root).unwrap_or(false)
 }
 
-/// Gives this thread a name, of which the kernel keeps 15 bytes; of a process's first thread, that is the process's.
+/// Names this thread; the kernel keeps 15 bytes. For a process's first thread, this is the name of the
+/// process.
 pub fn call_thread(name: &std::ffi::CStr) {
     // SAFETY: the name is a C string that outlives the call, which reads it.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -189,7 +192,7 @@ pub fn call_thread(name: &std::ffi::CStr) {
 mod tests {
     use super::*;
 
-    /// Runs on a thread of its own: what is changed ends with it.
+    /// Runs on a thread of its own, so its changes end with that thread.
     fn aside<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
         std::thread::spawn(test).join().unwrap()
     }

@@ -1,23 +1,25 @@
 //! The live host that needs neither root nor eBPF: the ledger from `/proc/PID/task/TID/schedstat`.
 //!
-//! Method: the kernel counts for every thread how long it ran and how long it was runnable without running. The host
-//! polls `/proc` to catch threads and children of the subject as they come, and reads everybody's totals at the end
-//! of a window. Compute is the time on a CPU, steal the time runnable, block the rest of the task's life; CPU-quota
-//! throttling, which the kernel counts inside the wait, is taken out of steal: at most as much as the task's cgroups
-//! were throttled, so that a quota is never blamed on a neighbour (and a neighbour may be let off).
+//! Method: the kernel counts for every thread how long it ran and how long it was runnable without running.
+//! The host polls `/proc` to catch new threads and children of the subject, and reads everybody's totals at
+//! the end of a window. Compute is the time on a CPU, steal the time runnable, block the rest of the task's
+//! life. The kernel counts CPU-quota throttling inside the wait, so it is subtracted from steal: at most as
+//! much as the task's cgroups were throttled. So a quota is never blamed on a neighbor (but a neighbor may
+//! get away with steal).
 //!
 //! Limits:
-//! - nobody can be named as a culprit: all steal is unattributed;
-//! - the totals lag (a wait is counted when it ends, run time at the scheduler's tick). A task that is runnable at the
-//!   end of a window and has not blocked since is credited with what is under way: with running if a tick could hide
-//!   it, else with waiting. What else does not fit into its window is credited to the next (see `meter.rs`). So a
-//!   window of a few ticks is coarse and a long one is not;
-//! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a tick
-//!   per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was last seen;
+//! - - no culprit can be named: all steal is unattributed;
+//! - the totals lag (a wait counts when it ends, run time at the scheduler's tick). If a task is runnable at
+//!   the end of a window and has not blocked since, it is credited with the time in progress: as running if a
+//!   tick could hide it, otherwise as waiting. The remainder that does not fit into its window is credited to
+//!   the next one (see `meter.rs`). So a window of a few ticks is coarse, and a long one is not;
+//! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a
+//!   tick per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was
+//!   last seen;
 //! - a daemon that forks twice between two polls leaves the subject's family unseen.
 //!
-//! Polling costs at most about 2 % of one CPU, half of it for the subject and half for the others: after a poll that
-//! took `c` of CPU time the next one waits for 100 `c`.
+//! Polling costs at most about 2 % of one CPU, half of it for the subject and half for the others. After a
+//! poll that took `c` of CPU time, the next one waits for 100 `c`.
 
 mod meter;
 mod process_table;
@@ -46,7 +48,7 @@ use window::{by_tenant, observed};
 /// How often the subject is polled unless told otherwise.
 pub const POLL_NS: u64 = 15_000_000;
 
-/// Everybody else is polled this many times more rarely.
+/// Everybody else is polled less often by this factor.
 const OTHERS_EVERY: u64 = 8;
 
 /// After a poll, rest for this many times the CPU time that it took.
@@ -61,9 +63,9 @@ pub struct Options {
     pub subject: Subject,
     /// Processes that are tenants of their own, each with its threads and descendants.
     pub tenants: Vec<u32>,
-    /// How often to look for new threads and children, in nanoseconds; rarer where a poll is expensive.
+    /// How often to look for new threads and children, in nanoseconds; less often if a poll is expensive.
     pub poll_ns: u64,
-    /// Account for everybody else too. Without, a window costs only what the subject's own tasks cost to read.
+    /// Account for everybody else, too. Without it, a window only costs the reads of the subject's own tasks.
     pub others: bool,
 }
 
@@ -112,7 +114,7 @@ pub struct SchedstatHost {
     throttled: BTreeMap<String, u64>,
     allowed: Allowed,
     shown_fewer: Option<Unavailable>,
-    /// On-CPU time of the subject's tasks reported so far, and CPU time of those never seen.
+    /// On-CPU time of the subject's tasks reported so far, and CPU time of those that were never seen.
     subject_run_ns: u64,
     unseen_ns: u64,
 }
@@ -121,7 +123,7 @@ impl SchedstatHost {
     /// Starts watching.
     ///
     /// # Errors
-    /// [`SchedstatError`] when this kernel does not count what is needed.
+    /// [`SchedstatError`] if this kernel does not count what is needed.
     pub fn new(options: Options) -> Result<SchedstatHost, SchedstatError> {
         let Options { root, subject, tenants: named, poll_ns, others } = options;
         match procfs::schedstat_counts(&root)? {
@@ -168,27 +170,28 @@ impl SchedstatHost {
         Ok(host)
     }
 
-    /// The subject's tenant; `None` when everybody is watched alike.
+    /// The subject's tenant; `None` if everybody is watched alike.
     pub fn subject(&self) -> Option<TenantId> {
         self.subject
     }
 
-    /// The tenant of the I/O threads of a subject that is a virtual machine.
+    /// The tenant of the I/O threads, if the subject is a virtual machine.
     pub fn io(&self) -> Option<TenantId> {
         self.io
     }
 
-    /// Whether any task of the subject lived at the last poll; a cgroup, whether it is still there. Everybody always is.
+    /// Whether any task of the subject lived at the last poll; for a cgroup, whether it still exists; for
+    /// everybody, always true.
     pub fn subject_lives(&self) -> bool {
         self.subject.is_none() || self.table.subject_lives()
     }
 
-    /// Whether tasks of processes with this role are accounted for.
+    /// Whether tasks of processes with this role are accounted.
     fn accounts(&self, role: Role) -> bool {
         self.others || role != Role::Other
     }
 
-    /// Looks for new and ended processes and threads if it is time to.
+    /// Looks for new and ended processes and threads if the time has come.
     fn poll(&mut self) -> Result<(), HostError> {
         let now_ns = clock::now_ns();
         if now_ns < self.poll_due_ns {
@@ -244,7 +247,7 @@ impl SchedstatHost {
             let host_steal_ns = taken.host_steal_ns(cpu);
             CpuTime { cpu, idle_ns, busy_ns, unknown_ns: window_ns - busy_ns - idle_ns, host_steal_ns }
         };
-        // One that is offline now did nothing that anybody saw.
+        // A tenant that is offline now did nothing visible.
         let gone =
             |cpu: CpuId| CpuTime { cpu, idle_ns: 0, busy_ns: 0, unknown_ns: window_ns, host_steal_ns: None };
         // Some may have come since the start.
@@ -266,8 +269,8 @@ impl SchedstatHost {
         }
     }
 
-    /// CPU time of the subject's tasks that lived between two polls, found in this window: what its family's accounts
-    /// hold beyond what was seen, less what the accounts' ticks cannot resolve.
+    /// CPU time of the subject's tasks that lived between two polls, found in this window: what the accounts
+    /// of its family hold beyond what was seen, minus what the ticks of the accounts cannot resolve.
     fn newly_unseen_ns(&mut self) -> u64 {
         let members = self.table.pids(|role| role == Role::Subject).len() as u64;
         let blur_ns = 2 * procfs::TICK_NS * (members + 1);

@@ -1,13 +1,13 @@
-//! What part of contended CPU time each tenant is promised: its weight, 100 for whoever was promised nothing special.
+//! The part of contended CPU time that each tenant is entitled to: its weight, 100 by default.
 //!
-//! Where a tenant is a cgroup of its own in the tree that has the CPU controller, its weight is that cgroup's:
-//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 is what 100 is in v2). Anybody else is weighed by nice, 25 % per step as in
-//! the kernel's table: by the nice value of its session's autogroup where autogroups are in force, since then nice
-//! compares tasks of one session only; else by that of its busiest task. sched_ext schedulers know neither, so under one
-//! only cgroups count.
+//! If a tenant is a cgroup of its own in the tree with the CPU controller, its weight is that cgroup's:
+//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 corresponds to 100 in v2). Others are weighed by nice, 25 %
+//! per step as in the kernel's table. If autogroups are in force, nice compares only tasks of one session, so
+//! the nice value of the session's autogroup counts. Otherwise that of the tenant's busiest task counts.
+//! Schedulers of sched_ext know neither, so under one of them only cgroups count.
 //!
-//! Limits: the weights of cgroups further up are not counted, so tenants are compared as if they were siblings; of a
-//! tenant whose tasks differ in nice, the busiest counts. A weight is read again once a second.
+//! Limits: the weights of cgroups further up are ignored, so tenants are compared as if they were siblings.
+//! If the tasks of a tenant differ in nice, the busiest counts. A weight is read again once a second.
 
 use crate::cgroup::{Cgroups, Membership, Tree};
 use crate::naming;
@@ -18,12 +18,12 @@ use corun_model::observation::TaskObservation;
 use corun_model::{Observation, Tenant, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a weight that was read holds, in nanoseconds.
+/// How long a cached weight is valid, in nanoseconds.
 const HOLDS_NS: u64 = 1_000_000_000;
 /// The default weight.
 const DEFAULT: u32 = 100;
 
-/// Reads weights, and remembers them for a while.
+/// Reads weights and caches them for a while.
 #[derive(Debug)]
 pub struct Shares {
     root: Root,
@@ -34,7 +34,8 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// A reader. `by_kernel`: whether the kernel's own scheduler shares the CPUs out, and not one of sched_ext's.
+    /// A reader. `by_kernel`: whether the kernel's own scheduler shares out the CPUs, rather than one of
+    /// sched_ext's.
     pub fn new(root: &Root, by_kernel: bool) -> Shares {
         Shares {
             root: root.clone(),
@@ -44,7 +45,7 @@ impl Shares {
         }
     }
 
-    /// Fills in the weights of those tenants that are of interest and live.
+    /// Fills in the weights of the tenants of interest that are alive.
     pub fn fill(&mut self, seen: &mut Observation, of_interest: impl Fn(&Tenant) -> bool) {
         let mut busiest: BTreeMap<TenantId, &TaskObservation> = BTreeMap::new();
         let wanted_ns =
@@ -78,7 +79,7 @@ impl Shares {
         self.known.retain(|id, _| busiest.contains_key(id));
     }
 
-    /// The weight of a tenant one of whose tasks is this; `None` when it has gone.
+    /// The weight of the tenant that this task belongs to; `None` if it has gone.
     fn read(&self, tenant: &Tenant, tid: u32) -> Option<u32> {
         let tree = self.cgroups.as_ref().and_then(|c| c.with_controller("cpu"));
         let membership = Membership::read(&self.root, format!("/proc/{tid}")).ok()?;
@@ -94,7 +95,7 @@ impl Shares {
         if !self.by_kernel {
             return Some(DEFAULT);
         }
-        // Sessions are groups only of those whom no cgroup weighs.
+        // Sessions are groups only for tasks that no cgroup weighs.
         let is_weighed = tree.is_some_and(|tree| self.is_weighed(tree, path));
         if !is_weighed && sched::autogroups_are_on(&self.root) {
             if let Ok(Some(group)) = procfs::autogroup(&self.root, tid) {
@@ -104,8 +105,9 @@ impl Shares {
         weight_of(procfs::process_stat(&self.root, tid).ok()?.nice)
     }
 
-    /// Whether a cgroup of this path has, or is in one that has, a weight. In the v2 tree many have none: where a cgroup does not
-    /// hand the CPU controller on, those below it (a transient one too) leave a task where it was.
+    /// Whether a cgroup with this path, or one above it, has a weight. In the v2 tree many have none: if a
+    /// cgroup does not pass on the CPU controller, those below it (including a transient one) leave a task
+    /// where it was.
     fn is_weighed(&self, tree: &Tree, path: &str) -> bool {
         let outermost = path.split('/').find(|segment| !segment.is_empty());
         let Some(outermost) = outermost.and_then(|segment| tree.folder(&format!("/{segment}"))) else {
@@ -115,7 +117,7 @@ impl Shares {
     }
 }
 
-/// What a nice value is as a weight.
+/// A nice value as a weight.
 fn weight_of(nice: i32) -> Option<u32> {
     let weight = f64::from(DEFAULT) * 1.25f64.powi(-nice);
     (-20..=19).contains(&nice).then(|| weight.round().clamp(1.0, 10_000.0) as u32)
@@ -145,12 +147,12 @@ mod tests {
         folder
     }
 
-    /// What the kernel says of process 7.
+    /// The kernel's data for process 7.
     fn stat(name: &str, nice: i32) -> String {
         format!("7 ({name}) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 {nice} 1{}", " 0".repeat(19))
     }
 
-    /// One task, 7, of one tenant, at a time.
+    /// One task, 7, of one tenant at a time.
     fn seen(key: &str, end_ns: u64) -> Observation {
         let tenant =
             Tenant { id: TenantId(1), kind: TenantKind::Cgroup, key: key.into(), name: "a tenant".into() };
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_has_the_weight_that_was_written_into_it_under_any_scheduler() {
+    fn a_cgroup_has_the_weight_written_into_it_under_any_scheduler() {
         let v2 = machine(&[
             ("/proc/self/mountinfo", V2),
             ("/sys/fs/cgroup/cgroup.controllers", "cpu\n"),
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_weighed_by_its_session_or_by_its_nice_value_where_sessions_are_no_groups() {
+    fn a_command_is_weighed_by_its_session_or_by_its_nice_value_if_sessions_are_no_groups() {
         let stat = stat("a) b", 5);
         let files = |autogroups: &'static str| {
             machine(&[
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_gone_or_tells_nothing_has_the_default_and_a_weight_is_read_again_after_a_second() {
+    fn a_task_that_has_gone_or_says_nothing_has_the_default_and_a_weight_is_read_again_after_a_second() {
         let folder = machine(&[("/proc/self/mountinfo", V1), ("/proc/7/cgroup", "3:cpu:/\n")]);
         assert_eq!(weight_on(&folder, true, "pgid:7"), 100);
         let mut shares = Shares::new(&Root::new(folder.path()), true);
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn the_weight_of_a_live_process_is_the_one_it_was_given() {
         let root = Root::new("/");
-        // It ends with its input, whatever becomes of this test.
+        // It ends with its input, whatever happens to this test.
         let mut sleeper = Command::new("setsid").arg("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = sleeper.id();
         let file = format!("/proc/{pid}/autogroup");

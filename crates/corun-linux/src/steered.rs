@@ -1,7 +1,7 @@
-//! The live host that can be steered: a watcher that sees, a backend that acts.
+//! The live host that can be steered: a watcher observes, a backend acts.
 //!
-//! It adds what neither knows alone: the backend learns who is who from every observation; parked time is told from
-//! blocked time ([`crate::parked`]); while time passes the backend hears that its controller is well.
+//! It adds what needs both. The backend learns tenants and tasks from every observation. Parked time is
+//! separated from blocked time ([`crate::parked`]). While time passes, the backend gets heartbeats.
 
 use crate::backend::{Backend, Inert, KnobSupport};
 use crate::clock;
@@ -11,7 +11,7 @@ use corun_model::observation::{Observation, TenantObservation};
 use corun_model::{Action, Host, HostError, Machine, Outcome, Refusal, RunLog, TenantId, Trace};
 use std::collections::BTreeSet;
 
-/// How often the backend hears from its controller while time passes.
+/// How often the backend gets a heartbeat from its controller while time passes.
 const BEAT_NS: u64 = 25_000_000;
 
 /// This machine, watched and steered. Dropped, it restores everything that the backend changed.
@@ -21,15 +21,15 @@ pub struct SteeredHost {
     watcher: Watcher,
     /// Why the backend cannot go on.
     failed: Option<HostError>,
-    /// The backend's own process, which is part of the one that watches.
+    /// The backend's own process, which belongs to the one that watches.
     helper: Option<u32>,
     parks: ParkLog,
-    /// Tenants that are still there and had a CPU or wanted one since this host was made.
+    /// Live tenants that had a CPU or wanted one since this host was made.
     active: BTreeSet<TenantId>,
 }
 
 impl SteeredHost {
-    /// A host that sees through `watcher` and acts through `backend`.
+    /// A host that observes through `watcher` and acts through `backend`.
     pub fn new(watcher: Watcher, backend: Box<dyn Backend>) -> SteeredHost {
         let mut host = SteeredHost {
             backend,
@@ -48,7 +48,7 @@ impl SteeredHost {
         &self.watcher
     }
 
-    /// The subject's tenant; `None` when everybody is watched alike.
+    /// The subject's tenant; `None` if everybody is watched alike.
     pub fn subject(&self) -> Option<TenantId> {
         self.watcher.subject()
     }
@@ -63,7 +63,7 @@ impl SteeredHost {
         self.watcher.take_trace()
     }
 
-    /// What the subject did since the last call; `None`: it is not recorded.
+    /// What the subject did since the last call; `None` if it is not recorded.
     pub fn take_run_log(&mut self) -> Option<RunLog> {
         self.watcher.take_run_log()
     }
@@ -73,13 +73,13 @@ impl SteeredHost {
         self.backend.name()
     }
 
-    /// Every knob: how it is turned here, or why not.
+    /// Every knob: how it is set here, or why it cannot be.
     pub fn support(&self) -> Vec<KnobSupport> {
         self.backend.support()
     }
 
-    /// Tenants of the last window that had a CPU or wanted one since this host was made: those that can slow somebody
-    /// down.
+    /// Tenants of the last window that had a CPU or wanted one since this host was made: those that can slow
+    /// others down.
     pub fn active(&self) -> &BTreeSet<TenantId> {
         &self.active
     }
@@ -89,8 +89,8 @@ impl SteeredHost {
         self.parks.parked().collect()
     }
 
-    /// Goes on without its backend, and only watches from now on, if the backend has failed and has restored everything. Why it has failed;
-    /// `None`: it goes on.
+    /// Goes on without its backend, and only watches from now on, if the backend has failed and has restored
+    /// everything. Returns why it has failed; `None` if it goes on.
     pub fn watch_only(&mut self) -> Option<String> {
         let HostError::Failed { why, .. } = self.failed.take_if(|e| matches!(e, HostError::Failed { .. }))?
         else {
@@ -101,7 +101,7 @@ impl SteeredHost {
         Some(why)
     }
 
-    /// Makes ready to park a tenant within microseconds; nothing of it is stopped.
+    /// Prepares to park a tenant within microseconds; nothing is stopped.
     ///
     /// # Errors
     /// Why parking it would be refused.
@@ -124,7 +124,8 @@ impl SteeredHost {
         beaten
     }
 
-    /// Lets the backend act, and takes over from it who is parked then: whatever it was asked for, it alone knows.
+    /// Lets the backend act, and then asks it which tenants are parked. Whatever it was asked to do, only the
+    /// backend knows.
     fn acting<T>(&mut self, act: impl FnOnce(&mut dyn Backend) -> T) -> T {
         let before_ns = clock::now_ns();
         let done = act(self.backend.as_mut());
@@ -187,7 +188,7 @@ mod tests {
     use crate::target::Subject;
     use crate::watcher::Source;
 
-    /// Refuses to let anybody go, then does so at a heartbeat.
+    /// Refuses to release anybody, then does so at a heartbeat.
     #[derive(Default)]
     struct Reluctant {
         parked: BTreeSet<TenantId>,
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// This machine, by what needs no privilege; `None`: it cannot be watched, which is said.
+    /// This machine, watched without privileges; `None` if it cannot be watched, which is reported.
     fn host(backend: Box<dyn Backend>) -> Option<SteeredHost> {
         let options = LiveOptions::new(Subject::All);
         match Watcher::start(&Root::new("/"), options, Some(Source::Schedstat)) {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_backend_has_failed_goes_on_watching_and_turns_nothing() {
+    fn a_host_whose_backend_has_failed_goes_on_watching_and_sets_no_knob() {
         let Some(mut host) = host(Box::<Mortal>::default()) else { return };
         let tenant = TenantId(1);
         host.apply(&Action::Park { tenant });
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_not_be_let_go_counts_as_parked_until_it_is() {
+    fn a_tenant_that_could_not_be_released_counts_as_parked_until_it_is() {
         let Some(mut host) = host(Box::<Reluctant>::default()) else { return };
         let tenant = TenantId(1);
         host.apply(&Action::Park { tenant });

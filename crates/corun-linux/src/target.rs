@@ -1,8 +1,8 @@
 //! What a user names: a command, PIDs, a cgroup, a virtual machine, everything.
 //!
-//! A cgroup is found by its path, by the end of its path (`nginx.service`), or by what a report calls it
-//! (`docker 0123456789ab`, the start of a container's id, `pod shop/web-0`), in the tree that tells most: v2, then systemd's, then the
-//! rest. Virtual machines have a file of their own (`target/vm.rs`).
+//! A cgroup is found by its path, by the end of its path (`nginx.service`), or by its name in a report
+//! (`docker 0123456789ab`, the start of a container's id, `pod shop/web-0`). The trees are searched in order:
+//! v2, then systemd's, then the rest. Virtual machines have a file of their own (`target/vm.rs`).
 
 use crate::cgroup::{self, Cgroups, Membership};
 use crate::family::Family;
@@ -23,40 +23,40 @@ mod vm;
 
 pub use vm::is_vcpu;
 
-/// Whom to watch. A host makes the tasks of a subject a tenant of their own, whatever cgroup they are in.
+/// What to watch. A host makes the tasks of a subject a tenant of their own, whatever cgroup they are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A command that corun started, followed from its first instruction with all its descendants.
+    /// A command that corun started, followed from its first instruction, with all its descendants.
     Command {
         /// The child's PID.
         pid: u32,
-        /// What to call it: the command's name without its folder.
+        /// Its name: the command's name without its folder.
         name: String,
     },
     /// Processes that already run, with all their threads, and their descendants present and future.
     Processes {
         /// The PIDs (thread group leaders), at least one.
         roots: Vec<u32>,
-        /// What to call them: the comm of the first.
+        /// Their name: the comm of the first.
         name: String,
     },
     /// All tasks in a cgroup and in those below it, present and future.
     Cgroup {
-        /// Where the tree that it was found in is mounted: `/sys/fs/cgroup`.
+        /// The mount point of the tree that it was found in: `/sys/fs/cgroup`.
         mount: PathBuf,
         /// Its path in that tree, with a leading slash.
         path: String,
-        /// Its folder: where it is as long as it exists.
+        /// Its folder, for as long as it exists.
         folder: PathBuf,
-        /// Its id in the v2 tree (the inode number of its folder), as `bpf_get_current_cgroup_id` gives it;
-        /// `None` when the tree is a v1 hierarchy.
+        /// Its id in the v2 tree (the inode number of its folder), as `bpf_get_current_cgroup_id` returns it;
+        /// `None` if the tree is a v1 hierarchy.
         v2_id: Option<u64>,
     },
-    /// A virtual machine: its vCPUs are the subject, its other threads a tenant beside it.
+    /// A virtual machine: its vCPUs are the subject, its other threads are a separate tenant.
     Vm {
         /// The process that runs it.
         pid: u32,
-        /// Its name, or `vm <pid>` when it was given none.
+        /// Its name, or `vm <pid>` if it has none.
         name: String,
         /// Threads that run guest code.
         vcpus: Vec<u32>,
@@ -98,14 +98,14 @@ impl Subject {
         }
     }
 
-    /// Whether a cgroup has been removed. One that is only empty is not over: a service is started again, and whoever comes
-    /// is the subject. Of what is no cgroup, its tasks tell.
+    /// Whether a cgroup has been removed. A cgroup that is only empty is not over: a service may restart, and
+    /// its new processes are the subject. For other subjects, their tasks decide.
     pub fn is_removed(&self, root: &Root) -> bool {
         let Subject::Cgroup { folder, .. } = self else { return false };
         std::fs::metadata(root.path(folder)).is_err_and(|e| e.kind() == ErrorKind::NotFound)
     }
 
-    /// Whether it is a cgroup that a process is in, or is in one below.
+    /// Whether it is a cgroup with a process in it or below it.
     pub fn has_process(&self, root: &Root, pid: u32) -> bool {
         let Subject::Cgroup { mount, path, .. } = self else { return false };
         let tree =
@@ -115,7 +115,7 @@ impl Subject {
         at.is_some_and(|at| cgroup::is_within(at, path))
     }
 
-    /// Whether it is a cgroup that nobody is in, as far as can be told.
+    /// Whether it is an empty cgroup, as far as can be determined.
     pub fn is_deserted(&self, root: &Root) -> bool {
         let Subject::Cgroup { folder, .. } = self else { return false };
         if let Ok(events) = root.read(folder.join("cgroup.events")) {
@@ -125,10 +125,11 @@ impl Subject {
         self.in_cgroup(root).is_ok_and(|pids| pids.is_some_and(|pids| pids.is_empty()))
     }
 
-    /// The processes in it and in those below it, by PID, if it is a cgroup; `None`: it is none, or its tree is not mounted any more.
+    /// The processes in it and in those below it, by PID, if it is a cgroup; `None` if it is not, or its tree
+    /// is not mounted any more.
     ///
     /// # Errors
-    /// [`ReadError`] when there is no such cgroup.
+    /// [`ReadError`] if there is no such cgroup.
     pub fn in_cgroup(&self, root: &Root) -> Result<Option<Vec<u32>>, ReadError> {
         let Subject::Cgroup { mount, path, .. } = self else { return Ok(None) };
         let cgroups = Cgroups::discover(root)?;
@@ -137,7 +138,7 @@ impl Subject {
     }
 }
 
-/// What a user named cannot be watched. Each says what would help.
+/// The user named something that cannot be watched. Each says what would help.
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// There is no such process.
@@ -145,7 +146,7 @@ pub enum TargetError {
     NoProcess {
         /// The PID given.
         pid: u32,
-        /// Whether there are other processes outside of this PID namespace.
+        /// Whether there are processes outside this PID namespace.
         has_own_pids: bool,
     },
     /// The number is a thread's.
@@ -263,7 +264,8 @@ impl Subject {
         Ok(Subject::Processes { roots, name: first.unwrap_or_default() })
     }
 
-    /// Processes with who descends from them now: one that has ended when its watcher is ready has left them behind.
+    /// Processes with their current descendants. A process that has ended when its watcher is ready has left
+    /// these behind.
     ///
     /// # Errors
     /// [`TargetError::Read`] when `/proc` cannot be read.
@@ -275,10 +277,10 @@ impl Subject {
         Ok(Subject::Processes { roots, name })
     }
 
-    /// A cgroup, by its path or the end of it, a unit, a container's or pod's id, or the name a report shows.
+    /// A cgroup, by its path or the end of it, a unit, a container's or pod's id, or the name in a report.
     ///
     /// # Errors
-    /// [`TargetError`] when there is none, or more than one.
+    /// [`TargetError`] if there is none, or more than one.
     pub fn cgroup(root: &Root, name: &str) -> Result<Subject, TargetError> {
         let cgroups = Cgroups::discover(root)?;
         if cgroups.trees().is_empty() {
@@ -296,7 +298,7 @@ impl Subject {
             return Err(none());
         }
         let root_cgroup = || TargetError::RootCgroup { name: name.to_owned() };
-        // A folder may be named by any path that leads to it, `cpu` by that of `cpu,cpuacct`.
+        // A folder may be named by any path that leads to it, such as `cpu` for `cpu,cpuacct`.
         let given = Path::new(wanted).is_absolute().then(|| file_id(root, Path::new(wanted))).flatten();
         let pods = pods::keys(root, wanted);
         let is_meant = |path: &str| is_called(path, wanted) || pods.iter().any(|key| is_called(path, key));
@@ -326,7 +328,7 @@ impl Subject {
                 }
             }
         }
-        // Where trees of version 1 are mounted, they are in one folder.
+        // If trees of version 1 are mounted, they are in one folder.
         let holds = |tree: &cgroup::Tree| !tree.is_v2() && tree.mount.parent() == Some(Path::new(wanted));
         Err(if wanted == "/" || cgroups.trees().iter().any(holds) { root_cgroup() } else { none() })
     }
@@ -338,8 +340,8 @@ fn file_id(root: &Root, path: &Path) -> Option<(u64, u64)> {
     Some((about.dev(), about.ino()))
 }
 
-/// Processes that are to be a tenant each, with their descendants; of two that descend from one another the outer one first, so
-/// that the inner one is told from it. Who has gone is no tenant.
+/// Processes that become a tenant each, with their descendants. If one descends from another, the outer one
+/// comes first, so that the inner one is separated from it. A process that has gone is no tenant.
 pub fn families(root: &Root, pids: &[u32]) -> Vec<(u32, TenantName)> {
     let mut found: Vec<(usize, u32, TenantName)> = Vec::new();
     for &pid in pids {
@@ -377,7 +379,7 @@ fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
         }
         Err(e) => return Err(e.into()),
     };
-    // `/proc/TID` can be opened too, though it is not listed; the process's own threads are.
+    // `/proc/TID` can be opened, too, though it is not listed. The process's own threads are listed.
     match procfs::process_of(root, pid)? {
         Some(leader) if leader != pid => Err(TargetError::IsThread { tid: pid, pid: leader }),
         _ if stat.has_ended() => Err(TargetError::Ended { pid, comm: stat.comm }),
@@ -385,7 +387,7 @@ fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
     }
 }
 
-/// Whether `name` is the end of a cgroup's path, escaped or not, or what its tenant is called.
+/// Whether `name` is the end of a cgroup's path, escaped or not, or the name of its tenant.
 fn is_called(path: &str, name: &str) -> bool {
     let ends =
         |path: &str| path.strip_suffix(name).is_some_and(|rest| name.starts_with('/') || rest.ends_with('/'));
@@ -396,7 +398,7 @@ fn is_called(path: &str, name: &str) -> bool {
             .is_some_and(|t| t.name == name || t.key == name || is_id_of(t.kind, &t.key, &t.name, name))
 }
 
-/// Of cgroups that lie in one another, the outermost only.
+/// If cgroups are nested, only the outermost.
 fn topmost(found: Vec<&cgroup::Node>) -> Vec<&cgroup::Node> {
     let is_below =
         |n: &cgroup::Node| found.iter().any(|o| o.path != n.path && cgroup::is_within(&n.path, &o.path));

@@ -1,9 +1,9 @@
 //! The tenant table of a live host: numbers for names.
 //!
-//! A number is given once and never again, so it means the same tenant wherever it still stands: in observations, in what a
-//! policy remembers, in reports. The table itself is no history: on a machine that builds for days every command of every
-//! shell is a tenant for a moment. Whom the host does not speak of any more is forgotten when there are many of them, those
-//! first that were spoken of longest ago: a unit that is started again soon has the number that it had.
+//! A number is given once and never again. So it means the same tenant everywhere: in observations, in a
+//! policy's memory, in reports. The table is no history: on a machine that builds for days, every command of
+//! every shell is a tenant for a moment. Tenants that the host no longer mentions are forgotten when there
+//! are many of them, the least recently mentioned first. So a unit that soon starts again keeps its number.
 
 use crate::naming::TenantName;
 use crate::pods;
@@ -11,7 +11,7 @@ use crate::root::Root;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::BTreeMap;
 
-/// Most tenants that nobody speaks of any more and that are remembered all the same.
+/// Most tenants that are remembered although nobody mentions them any more.
 const MOST_GONE: usize = 4_096;
 
 /// Tenants by number and by key.
@@ -20,13 +20,13 @@ pub struct Tenants {
     by_id: BTreeMap<TenantId, NumberedTenant>,
     by_key: BTreeMap<String, TenantId>,
     next: u32,
-    /// Where it is looked up what pods are called.
+    /// Where names of pods are looked up.
     root: Option<Root>,
-    /// Goes on whenever the table is [told](Tenants::forget) who is spoken of.
+    /// Advances whenever [`Tenants::forget`] lists the tenants in use.
     round: u64,
 }
 
-/// A tenant, and the last round in which it was spoken of.
+/// A tenant, and the last round in which it was mentioned.
 #[derive(Clone, Debug)]
 struct NumberedTenant {
     tenant: Tenant,
@@ -34,13 +34,13 @@ struct NumberedTenant {
 }
 
 impl Tenants {
-    /// Of a machine, which knows what its pods are called.
+    /// The table of a machine, which knows the names of its pods.
     pub fn new(root: &Root) -> Tenants {
         Tenants { root: Some(root.clone()), ..Tenants::default() }
     }
 
-    /// The number of a tenant, a new one if its key is new. A known tenant takes the newer name: a process group is
-    /// called as the shell that made it until its leader executes the command.
+    /// The number of a tenant, a new one if its key is new. A known tenant takes the newer name: until a
+    /// group's leader executes the command, the group has the name of the shell that made it.
     pub fn number(&mut self, name: TenantName) -> TenantId {
         if let Some(&id) = self.by_key.get(&name.key) {
             if let Some(known) = self.by_id.get_mut(&id) {
@@ -54,7 +54,7 @@ impl Tenants {
         let id = TenantId(self.next);
         self.next += 1;
         self.by_key.insert(name.key.clone(), id);
-        // A pod is looked up once: a look reads the names of all of them.
+        // A pod is looked up once, because a look-up reads the names of all pods.
         let root = self.root.as_ref().filter(|_| name.kind == TenantKind::Pod);
         let called = root.and_then(|root| pods::name(root, &name.key)).map(|called| format!("pod {called}"));
         let mut tenant = Tenant { id, kind: name.kind, key: name.key, name: called.unwrap_or(name.name) };
@@ -63,8 +63,8 @@ impl Tenants {
         id
     }
 
-    /// Gives a tenant that is called by the start of its id, and those that are called the same, as much of their ids as it
-    /// takes.
+    /// If a tenant is named by the start of its id, extends its name, and those of tenants with the same
+    /// name, until they differ.
     fn tell_apart(&mut self, tenant: &mut Tenant) {
         if !has_id(tenant) {
             return;
@@ -94,7 +94,7 @@ impl Tenants {
         self.by_key.get(key).copied()
     }
 
-    /// Forgets those that are not spoken of, but for as many as are worth remembering.
+    /// Forgets tenants that are not mentioned, except for as many as are worth keeping.
     pub fn forget(&mut self, is_spoken_of: impl Fn(TenantId) -> bool) {
         self.round += 1;
         let mut gone: Vec<(u64, TenantId)> = Vec::new();
@@ -113,7 +113,7 @@ impl Tenants {
     }
 }
 
-/// Whether a tenant is called by the start of its id: `docker 0123456789ab`.
+/// Whether a tenant is named by the start of its id: `docker 0123456789ab`.
 fn has_id(tenant: &Tenant) -> bool {
     let id = tenant.key.split_once(':').map_or("", |(_, id)| id);
     let shown = tenant.name.split_once(' ').map_or("", |(_, shown)| shown);
@@ -122,7 +122,7 @@ fn has_id(tenant: &Tenant) -> bool {
         && id.starts_with(shown)
 }
 
-/// What a tenant is called by so many characters of its id, and by as few as ever without.
+/// The name of a tenant with this many characters of its id, by default as few as possible.
 fn longer(tenant: &Tenant, characters: usize) -> String {
     const FEWEST: usize = 8;
     let (sort, shown) = tenant.name.split_once(' ').unwrap_or((&tenant.name, ""));
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_whose_ids_begin_alike_are_called_by_as_much_of_them_as_it_takes() {
+    fn containers_whose_ids_begin_alike_are_named_by_as_much_of_them_as_necessary() {
         let mut t = Tenants::default();
         let id = |end: &str| format!("{}{end}", "a".repeat(64 - end.len()));
         let docker = |id: &str| naming::of_cgroup(&format!("/docker/{id}")).unwrap();
@@ -151,11 +151,11 @@ mod tests {
     use crate::naming;
 
     #[test]
-    fn a_pod_is_called_as_in_its_cluster_where_that_is_known_and_keeps_that_name() {
+    fn a_pod_has_its_name_in_the_cluster_if_that_is_known_and_keeps_it() {
         let folder = tempfile::tempdir().unwrap();
         let uid = |n: u32| format!("3f2a9c1e-1b2c-4d5e-8f90-00000000000{n}");
         for n in [1, 2] {
-            // A stateful pod that was made anew: its logs are there twice.
+            // A pod of a stateful set that was recreated: its logs exist twice.
             std::fs::create_dir_all(folder.path().join(format!("var/log/pods/shop_web-0_{}", uid(n))))
                 .unwrap();
         }
@@ -189,7 +189,8 @@ mod tests {
         for round in 0..100 {
             for n in 0..1_000 {
                 let id = t.number(naming::of_process_group(2 + n, &format!("cc{}", round % 7)));
-                // The same process groups again and again: sometimes still known, and then with the number they had.
+                // The same process groups again and again: if they are still known, they have the same
+                // number.
                 last = last.max(id);
             }
             for n in 0..1_000 {

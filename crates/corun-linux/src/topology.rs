@@ -1,15 +1,16 @@
 //! The machine's shape, from sysfs.
 //!
-//! Method: for every CPU online, its socket is `topology/physical_package_id`, its core the set in
-//! `topology/core_cpus_list` (`thread_siblings_list` before Linux 5.3), its LLC domain the set that shares the
-//! highest cache level, its node the one whose `cpulist` holds it. Sets are told apart within their parent, so
-//! the result nests by construction, whatever a hypervisor made up.
+//! Method: for every CPU online, its socket is `topology/physical_package_id`; its core is the set in
+//! `topology/core_cpus_list` (`thread_siblings_list` before Linux 5.3); its LLC domain is the set that shares
+//! the highest cache level; its node is the one whose `cpulist` contains it. Sets are distinguished within
+//! their parent, so the result nests by construction, whatever a hypervisor reports.
 //!
-//! Limits: offline CPUs are left out; they leave holes in the CPU ids. Where a level is not described, the next
-//! one up stands in: without caches, or when the highest cache described is private to one core while its socket
-//! has several (arm64 firmware often omits the shared cache), the LLC domain is the socket; without packages
-//! there is one socket; without NUMA there is one node. Cores, domains, sockets and nodes are numbered densely
-//! in the order of their first CPU (nodes: of the kernel's numbers, memory-only nodes included).
+//! Limits: offline CPUs are left out; they leave gaps in the CPU ids. If a level is not described, the next
+//! one up replaces it. The LLC domain is the socket if there are no caches, or if the highest cache is
+//! private to one core while its socket has several (arm64 firmware often omits the shared cache). Without
+//! packages there is one socket; without NUMA there is one node. Cores, domains, sockets and nodes are
+//! numbered densely in the order of their first CPU (nodes: of the kernel's numbers, memory-only nodes
+//! included).
 
 use crate::cpulist;
 use crate::root::{ReadError, Root};
@@ -24,7 +25,7 @@ const NODES: &str = "/sys/devices/system/node";
 /// The machine's shape could not be read.
 #[derive(Debug, Error)]
 pub enum TopologyError {
-    /// A file that is there holds nonsense, or may not be read.
+    /// A file exists but holds nonsense, or may not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Neither sysfs nor `/proc/cpuinfo` lists a CPU: both are hidden here.
@@ -41,7 +42,7 @@ pub enum TopologyError {
 /// Reads the machine's shape and name.
 ///
 /// # Errors
-/// [`TopologyError`]; missing parts are no error but stood in for (see the module's limits).
+/// [`TopologyError`]; missing parts are no error, but replaced (see the module's limits).
 pub fn read_machine(root: &Root) -> Result<Machine, TopologyError> {
     let (nodes, distances) = numa(root)?;
     let mut sockets = Numbers::default();
@@ -61,7 +62,7 @@ pub fn read_machine(root: &Root) -> Result<Machine, TopologyError> {
     Ok(Machine::new(name(root)?, cpus, distances)?)
 }
 
-/// Gives out 0, 1, 2… to keys in the order of their first appearance.
+/// Numbers keys 0, 1, 2… in the order of their first appearance.
 struct Numbers<K>(BTreeMap<K, u32>);
 
 impl<K: Ord> Default for Numbers<K> {
@@ -80,7 +81,7 @@ impl<K: Ord> Numbers<K> {
 /// What sysfs says of one CPU.
 struct Placed {
     id: CpuId,
-    /// -1 where the firmware does not tell.
+    /// -1 if the firmware does not say.
     package: i64,
     /// The hardware threads of its core, itself included.
     core: Vec<CpuId>,
@@ -155,7 +156,7 @@ fn online(root: &Root) -> Result<Vec<CpuId>, TopologyError> {
     Ok(cpus)
 }
 
-/// A file that holds a CPU list; `None` when there is no such file.
+/// A file that holds a CPU list; `None` if there is no such file.
 pub(crate) fn list(root: &Root, file: &str) -> Result<Option<Vec<CpuId>>, ReadError> {
     let Some(text) = root.read_if_there(file)? else { return Ok(None) };
     cpulist::parse(&text).map(Some).ok_or_else(|| root.unexpected(file, &text, cpulist::WANTED))
@@ -163,7 +164,7 @@ pub(crate) fn list(root: &Root, file: &str) -> Result<Option<Vec<CpuId>>, ReadEr
 
 type Numa = (BTreeMap<CpuId, u32>, Vec<Vec<u32>>);
 
-/// Each CPU's node, and the distance table (empty when it is not told for all pairs of nodes).
+/// Each CPU's node, and the distance table (empty unless all pairs of nodes are described).
 fn numa(root: &Root) -> Result<Numa, ReadError> {
     if !root.has(NODES) {
         return Ok(Numa::default());
@@ -184,7 +185,7 @@ fn numa(root: &Root) -> Result<Numa, ReadError> {
     Ok((node_of, if square { table } else { Vec::new() }))
 }
 
-/// What people call the processor: its model name, the board's, or the maker's numbers.
+/// The processor's name for people: its model name, the board's, or the maker's numbers.
 fn name(root: &Root) -> Result<String, ReadError> {
     let cpuinfo = root.read_if_there("/proc/cpuinfo")?.unwrap_or_default();
     let field = |wanted: &str| fields(&cpuinfo).find(|(key, _)| *key == wanted).map(|(_, value)| value);

@@ -1,19 +1,21 @@
-//! How much longer two threads that wait for each other take where each has a CPU that sleeps while it waits, than taking turns on
-//! one CPU: what a wake-up costs.
+//! The cost of a wake-up. Two threads wait for each other, first with a CPU each, which sleeps while its
+//! thread waits, then in turns on one CPU. The cost is the difference.
 //!
-//! In a virtual machine the host has to wake the CPU first, which takes some ten microseconds, and to ask it to takes the waker
-//! some more; a program whose threads sleep for as long a hundred thousand times waits for it all the time, but not beside co-runners
-//! that leave it one CPU and keep that awake. The ledger does not have that time: until its CPU is awake the thread counts as
-//! blocked.
+//! In a virtual machine the host has to wake the CPU first, which takes about ten microseconds. Asking the
+//! host to do so costs the waker some more. A program whose threads sleep that long a hundred thousand times
+//! waits for wake-ups all the time. But if co-runners leave it only one CPU, they keep that CPU awake, and it
+//! does not. The ledger does not show that time: until its CPU is awake, the thread counts as blocked.
 //!
-//! Method. Two threads compute for [`GRAIN`] and meet, [`ROUNDS`] times. Whoever comes first sleeps, is woken up by the other, and
-//! so comes last in the next round, if a wake-up takes longer than what their computing differs by: a round takes one of them
-//! the whole of a wake-up and of its computing. So the wake-up is what a round takes where they have two CPUs, less what one
-//! of them computes in a round where they have but one. That is done [`SPELLS`] times with new threads, and the median counts.
+//! Method. Two threads compute for [`GRAIN`] and meet, [`ROUNDS`] times. The first to arrive sleeps and is
+//! woken by the other. So it arrives last in the next round, if a wake-up takes longer than their computing
+//! differs. A round then takes one of them a whole wake-up and its computing. So the wake-up is the time of a
+//! round on two CPUs, minus what one of them computes in a round on one CPU. This is repeated [`SPELLS`]
+//! times with new threads, and the median counts.
 //!
-//! Limits: it takes some 160 ms, in which two CPUs are busy half of the time; in shorter spells it came out a tenth shorter than in those that
-//! last. On a shared host it changes by a quarter from one minute to the next. Where threads waited in run queues for much of
-//! the time, some CPU was busy or both were put on the same, and such a spell does not count.
+//! Limits: the measurement takes about 160 ms, in which two CPUs are busy half of the time. In shorter spells
+//! the result was a tenth shorter. On a shared host it changes by a quarter within minutes. If threads waited
+//! in run queues for much of the time, some CPU was busy or both threads were put on the same one. Such a
+//! spell does not count.
 
 use crate::clock::thread_cpu_ns;
 use crate::procfs::schedstat;
@@ -29,14 +31,14 @@ use std::time::{Duration, Instant};
 
 /// How often the threads meet.
 const ROUNDS: u32 = 1_000;
-/// How often all of that is done.
+/// How often the measurement is repeated.
 const SPELLS: usize = 3;
-/// What each computes before a meeting, about: less than it sleeps for, so that the CPU does sleep.
+/// Approximate computing before a meeting: shorter than the sleep, so that the CPU does sleep.
 const GRAIN: Duration = Duration::from_micros(10);
-/// Of a spell's time, what threads may wait in run queues if it is to count.
+/// The part of a spell that threads may wait in run queues if it is to count.
 const QUEUED: f64 = 0.1;
 
-/// How long it takes, in nanoseconds; `None`: too few CPUs were idle, or the kernel does not tell.
+/// How long a wake-up takes, in nanoseconds; `None` if too few CPUs were idle, or the kernel does not say.
 ///
 /// # Errors
 /// Why the two threads could not be started.
@@ -48,20 +50,20 @@ pub fn measured_ns() -> io::Result<Option<u64>> {
         spells_ns.extend(spell_ns(turns, &cpus)?);
     }
     spells_ns.sort_unstable();
-    // Of some that had to be left out, the others may have been disturbed as well.
+    // If some had to be discarded, the others may have been disturbed as well.
     Ok((spells_ns.len() > SPELLS / 2).then(|| spells_ns[spells_ns.len() / 2]))
 }
 
-/// How long it takes by two new threads.
+/// How long it takes with two new threads.
 fn spell_ns(turns: u32, cpus: &[CpuId]) -> io::Result<Option<u64>> {
-    // Where CPUs are busy nothing more is added to what keeps them so.
+    // If CPUs are busy, do not add to their load.
     let is_quiet = |apart: &Took| apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64;
     let Some(apart) = meet(turns, cpus)?.filter(is_quiet) else { return Ok(None) };
     let together = meet(turns, &cpus[..1])?;
     Ok(together.map(|t| apart.wall_ns.saturating_sub(t.computed_ns) / u64::from(ROUNDS)))
 }
 
-/// How long two threads were at it, each the mean of both, in nanoseconds.
+/// How long the two threads took, each the mean of both, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     wall_ns: u64,
@@ -69,17 +71,17 @@ struct Took {
     queued_ns: u64,
 }
 
-/// Two threads that compute and meet on these CPUs; `None`: the kernel does not tell, or did not let them.
+/// Two threads that compute and meet on these CPUs; `None` if the kernel does not say, or did not allow them.
 ///
 /// # Errors
 /// Why they could not be started.
 fn meet(turns: u32, cpus: &[CpuId]) -> io::Result<Option<Took>> {
     let barrier = Barrier::new(2);
     let one = |both_are_there: Receiver<()>| {
-        // Alone it would wait at the barrier for ever.
+        // Alone it would wait at the barrier forever.
         both_are_there.recv().ok()?;
         let is_there = set_affinity(0, Some(cpus)).is_ok();
-        // The other one waits at the barrier, whatever became of this.
+        // The other one waits at the barrier, whatever happened to this one.
         barrier.wait();
         let (begin, computed_ns, queued_ns) = (Instant::now(), thread_cpu_ns(), queued_ns());
         for _ in 0..ROUNDS {
@@ -102,7 +104,7 @@ fn meet(turns: u32, cpus: &[CpuId]) -> io::Result<Option<Took>> {
         };
         let threads = [start()?, start()?];
         for (go, _) in &threads {
-            // One that is not there any more says so when it is joined.
+            // A thread that has gone is reported when it is joined.
             let _ = go.send(());
         }
         let [a, b] = threads.map(|(_, thread)| thread.join().ok().flatten());
@@ -128,7 +130,7 @@ fn compute(turns: u32) {
     }
 }
 
-/// How much of it takes so long.
+/// How much of it takes this long.
 fn turns_in(time: Duration) -> u32 {
     const TRIED: u32 = 100_000;
     let begin_ns = thread_cpu_ns();
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_soon_whatever_others_do_and_no_wake_up_takes_no_time() {
+    fn it_ends_soon_whatever_others_do_and_a_wake_up_takes_some_time() {
         let begin = Instant::now();
         let found = measured_ns().unwrap();
         assert!(found.is_none_or(|ns| ns > 0), "{found:?}");

@@ -1,4 +1,4 @@
-//! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
+//! A live host with the best available source: eBPF if it is allowed, otherwise `schedstat`.
 
 use crate::limits;
 use crate::namespaces::{self, NamespaceMismatch};
@@ -31,7 +31,7 @@ impl Source {
     }
 }
 
-/// This machine, seen one way or the other.
+/// This machine, watched through one of the sources.
 pub enum Watcher {
     /// Through the probe.
     Ebpf(Box<LiveHost>),
@@ -42,13 +42,13 @@ pub enum Watcher {
 /// The machine cannot be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// The probe was asked for by name and cannot be had.
+    /// The probe was requested by name and is not available.
     #[error("eBPF cannot be used: {}", limits::of_probe(&Root::new("/"), &.0.to_string()))]
     Ebpf(Box<LiveError>),
-    /// `schedstat` was asked for by name and cannot be had.
+    /// `schedstat` was requested by name and is not available.
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),
-    /// Processes cannot be told by what `/proc` shows.
+    /// `/proc` does not allow processes to be identified.
     #[error("this machine cannot be watched: {}; {}", .0.why, .0.remedy)]
     Proc(NamespaceMismatch),
     /// Neither way works.
@@ -62,8 +62,8 @@ pub enum WatchError {
 }
 
 impl Watcher {
-    /// Starts watching in the best way there is, or in the one asked for. The second result says what cannot be
-    /// seen because of the way that was taken.
+    /// Starts watching with the best source, or with the requested one. The second result says what this
+    /// source cannot see.
     ///
     /// # Errors
     /// [`WatchError`] when no way works.
@@ -104,7 +104,7 @@ impl Watcher {
         }
     }
 
-    /// The subject's tenant; `None` when everybody is watched alike.
+    /// The subject's tenant; `None` if everybody is watched alike.
     pub fn subject(&self) -> Option<TenantId> {
         match self {
             Watcher::Ebpf(host) => host.subject(),
@@ -120,7 +120,7 @@ impl Watcher {
         }
     }
 
-    /// Counts another process as part of the one that watches, where that is told apart.
+    /// Counts another process as part of the one that watches, if that is separate.
     pub fn count_as_watcher(&mut self, pid: u32) {
         if let Watcher::Ebpf(host) = self {
             host.count_as_watcher(pid);
@@ -135,14 +135,14 @@ impl Watcher {
         }
     }
 
-    /// From now on the trace tells of no single wait that is shorter.
+    /// From now on the trace omits single waits that are shorter.
     pub fn set_least_wait(&mut self, least_wait_ns: u64) {
         if let Watcher::Ebpf(host) = self {
             host.set_least_wait(least_wait_ns);
         }
     }
 
-    /// Who waits for a CPU now, of the subject or of everybody; nobody without the probe.
+    /// The tasks that wait for a CPU now, of the subject or of everybody; none without the probe.
     pub fn waiting(&mut self) -> Vec<Open> {
         match self {
             Watcher::Ebpf(host) => host.waiting(),
@@ -150,7 +150,8 @@ impl Watcher {
         }
     }
 
-    /// What the subject did since the last call, event by event; `None` where it is not recorded, as without the probe.
+    /// What the subject did since the last call, event by event; `None` if it is not recorded, as without the
+    /// probe.
     pub fn take_run_log(&mut self) -> Option<RunLog> {
         match self {
             Watcher::Ebpf(host) => host.take_run_log(),
@@ -158,7 +159,7 @@ impl Watcher {
         }
     }
 
-    /// Nothing that the subject does is recorded from now on.
+    /// From now on the subject's events are not recorded.
     pub fn stop_run_log(&mut self) {
         if let Watcher::Ebpf(host) = self {
             host.stop_run_log();
@@ -180,7 +181,7 @@ impl Watcher {
     }
 }
 
-/// That there is no eBPF here, and why.
+/// Says that there is no eBPF here, and why.
 pub fn no_ebpf(why: &LiveError) -> Unavailable {
     let is_forbidden = matches!(why, LiveError::Probe(e) if e.is_forbidden());
     // SAFETY: geteuid cannot fail.

@@ -1,4 +1,4 @@
-//! The live host on this machine: needs root and eBPF, and says so where it has not got them.
+//! The live host on this machine: needs root and eBPF, and says so if they are missing.
 
 #[path = "live/budgets.rs"]
 mod budgets;
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use witness::Witness;
 
-/// The tests load two CPUs each: one at a time.
+/// The tests load two CPUs each, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -36,7 +36,7 @@ fn host(subject: Subject) -> Option<LiveHost> {
 fn host_with(options: LiveOptions) -> Option<LiveHost> {
     match LiveHost::start(&Root::new("/"), options) {
         Ok(host) => Some(host),
-        // A guest is booted to see whether its kernel takes the probe.
+        // A guest is booted to see whether its kernel accepts the probe.
         Err(e) if std::env::var_os("CORUN_GUEST").is_some() => panic!("the probe does not start: {e}"),
         Err(e) => {
             println!("skipped: no eBPF here: {e}");
@@ -87,7 +87,7 @@ fn time_is_conserved_over_a_hundred_windows_of_every_sort() {
             0 => busy.clear(),
             2 => busy.push(Witness::start(&[0])),
             4 => busy.push(Witness::start(&[0, 1])),
-            // Processes that live for a millisecond, by the hundred.
+            // Processes that live for a millisecond, hundreds of them.
             6 => {
                 forks =
                     Command::new("sh").args(["-c", "for i in $(seq 150); do /bin/true; done"]).spawn().ok()
@@ -108,7 +108,7 @@ fn time_is_conserved_over_a_hundred_windows_of_every_sort() {
 }
 
 #[test]
-fn culprits_are_who_held_the_cpu_within_one_percent() {
+fn culprits_are_the_tasks_that_held_the_cpu_within_one_percent() {
     let _alone = alone();
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
         println!("skipped: a migrating victim needs two CPUs");
@@ -128,7 +128,7 @@ fn culprits_are_who_held_the_cpu_within_one_percent() {
     let _prompt = witness::Prompt::new();
     let start_ns = host.observe().unwrap().end_ns;
     let mut moves = vec![(start_ns, 0)];
-    // Between asking for a move and knowing that it happened the witnesses cannot say where the victim was.
+    // Between requesting a move and knowing that it happened, the witnesses cannot say where the victim was.
     let mut unwitnessed_ns = 0;
     for i in 1..80usize {
         std::thread::sleep(std::time::Duration::from_millis(17 + (i * 13 % 29) as u64));
@@ -162,12 +162,12 @@ fn culprits_are_who_held_the_cpu_within_one_percent() {
     println!("moving took {unwitnessed_ns} ns");
     println!("steal {steal_ns} ns, witnessed {witnessed_ns} ns; worst error {:.3} %", worst * 100.0);
     assert!(worst <= 0.01, "a culprit is off by {:.2} % of the steal", worst * 100.0);
-    // By its weight beside two or three hogs it waits for some half of the time.
+    // By its weight, next to two or three hogs, it waits for about half of the time.
     assert!(steal_ns > seen.window_ns() / 5, "the victim hardly waited: {steal_ns} ns");
 }
 
 #[test]
-fn the_process_that_watches_is_told_from_its_corunners_and_from_what_it_starts() {
+fn the_watching_process_is_separate_from_its_co_runners_and_from_its_children() {
     let _alone = alone();
     // A victim whose CPU is held by a child of this process, and by this process itself.
     let victim = Witness::start(&[0]);
@@ -224,7 +224,7 @@ fn a_full_ring_of_ended_tasks_costs_lines_but_no_time() {
 }
 
 #[test]
-fn a_full_table_of_tasks_is_said_not_hidden() {
+fn a_full_table_of_tasks_is_reported_not_hidden() {
     let _alone = alone();
     let options = LiveOptions { max_tasks: Some(64), ..LiveOptions::new(Subject::All) };
     let Some(mut host) = host_with(options) else { return };
@@ -234,9 +234,10 @@ fn a_full_table_of_tasks_is_said_not_hidden() {
 }
 
 #[test]
-fn more_groups_than_there_is_room_for_are_told_apart_one_after_the_other() {
+fn more_groups_than_there_is_room_for_are_distinguished_one_after_the_other() {
     let _alone = alone();
-    // Every process is two: that which was forked, and that which it executes. So these are more than 512 by the end.
+    // Every process is two: the forked one, and the one that it executes. So these are more than 512 in the
+    // end.
     let options = LiveOptions { max_groups: Some(512), ..LiveOptions::new(Subject::All) };
     let Some(mut host) = host_with(options) else { return };
     for _ in 0..16 {
@@ -257,7 +258,7 @@ fn more_groups_than_there_is_room_for_are_told_apart_one_after_the_other() {
     }
 }
 
-/// A shell on one CPU, in a group of its own, that is ended with that.
+/// A shell on one CPU, in a group of its own, which ends with the shell.
 struct Pinned(std::process::Child);
 
 impl Pinned {
@@ -290,20 +291,20 @@ impl Drop for Pinned {
 }
 
 #[test]
-fn more_pairs_than_there_is_room_for_are_told_apart_one_after_the_other() {
+fn more_pairs_than_there_is_room_for_are_distinguished_one_after_the_other() {
     let _alone = alone();
     let options = LiveOptions { max_pairs: Some(1024), ..LiveOptions::new(Subject::All) };
     let Some(mut host) = host_with(options) else { return };
     let cpus = host.machine().cpus().len();
     for wave in 0..5 {
-        // Each of them waits for more of the others than a record has room for.
+        // Each of them waits for more of the others than fit into a record.
         let crowd: Vec<_> = (0..12).map(|_| Pinned::start(0, "while :; do :; done")).collect();
         let seen = see(&mut host, 600);
         assert_eq!(seen.loss.events, 0, "wave {wave}: {:?}", seen.loss);
         let beyond = seen.by_tenant.iter().filter(|t| t.account.culprits.shares().len() > 8).count();
         assert!(beyond >= 8, "only {beyond} had more than eight culprits");
         drop(crowd);
-        // A group is spoken of while a CPU's log has it.
+        // A group is referenced while a CPU's log has it.
         let noise: Vec<_> = (0..cpus).map(|cpu| Pinned::start(cpu, "yes | cat")).collect();
         for _ in 0..8 {
             see(&mut host, 600);
@@ -413,7 +414,7 @@ fn ten_thousand_tasks_of_a_thousand_tenants_fit() {
 }
 
 #[test]
-fn a_command_is_followed_with_all_that_it_starts() {
+fn a_command_is_followed_with_everything_that_it_starts() {
     let _alone = alone();
     let mut command = Command::new("sh");
     command.args(["-c", "(sleep 0.05; /bin/true) & sh -c 'exec sleep 0.1'; wait"]);
@@ -432,7 +433,7 @@ fn a_command_is_followed_with_all_that_it_starts() {
 }
 
 #[test]
-fn what_blocks_and_what_yields_is_counted_apart_and_so_are_the_cpus_that_each_may_use() {
+fn blocking_and_yielding_are_counted_apart_and_the_cpus_of_each_task_are_known() {
     let _alone = alone();
     let yields = Pinned::start(0, "exec python3 -c 'import os\nwhile True: os.sched_yield()'");
     let sleeps = Pinned::start(0, "while true; do sleep 0.01; done");
@@ -469,7 +470,7 @@ fn a_thread_that_runs_another_program_goes_on_as_its_process() {
     let Some(mut host) = host(Subject::command(pid, "live")) else { return };
     let running = held.release().unwrap();
     running.wait().unwrap();
-    // Its record ends with its last switch, a moment after it can be collected.
+    // Its record ends with its last switch, shortly after it can be collected.
     assert!(ends(&mut host), "nobody of it is left");
     let seen = see(&mut host, 1);
     let slept: Vec<u64> = seen
@@ -498,9 +499,9 @@ fn a_thread_that_becomes_another_program() {
 }
 
 #[test]
-fn who_has_ended_but_was_not_collected_when_the_watch_began_is_not_waited_for() {
+fn a_process_that_has_ended_but_was_not_collected_when_the_watch_began_is_not_waited_for() {
     let _alone = alone();
-    // A shell that becomes a program which collects nobody.
+    // A shell that becomes a program which collects no children.
     let mut parent = Command::new("sh").args(["-c", "true & exec sleep 0.4"]).spawn().unwrap();
     let root = Root::new("/");
     let is_zombie =

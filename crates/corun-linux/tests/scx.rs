@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ONE: TenantId = TenantId(1);
 const OTHER: TenantId = TenantId(2);
 
-/// One scheduler at a time. `None`, with the reason said, outside the guest.
+/// One scheduler at a time. `None`, with the reason printed, outside the guest.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     if std::env::var_os("CORUN_GUEST").is_none() {
@@ -36,7 +36,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Some(ALONE.lock().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// Not a test: this program as the supervisor, where the backend starts it as one.
+/// Not a test: this program as the supervisor, when the backend starts it as one.
 #[test]
 fn another_part() {
     if std::env::var(actors::PART).as_deref() == Ok("supervisor") {
@@ -55,7 +55,7 @@ fn state() -> String {
 }
 
 #[test]
-fn the_host_it_steers_passes_the_suite_that_every_other_passes() {
+fn the_host_that_it_steers_passes_the_suite_that_every_other_passes() {
     let Some(_alone) = alone() else { return };
     let _busy = Actors::spinning(1);
     for source in [Source::Schedstat, Source::Ebpf] {
@@ -75,7 +75,7 @@ fn the_host_it_steers_passes_the_suite_that_every_other_passes() {
 }
 
 #[test]
-fn a_parked_tenant_stands_still_beside_one_that_runs_forks_included() {
+fn a_parked_tenant_stands_still_next_to_a_running_one_forks_included() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let one = Actors::start(&[Act::Spin, Act::Spin, Act::Fork], false);
@@ -98,7 +98,7 @@ fn a_parked_tenant_stands_still_beside_one_that_runs_forks_included() {
 }
 
 #[test]
-fn whose_park_has_ended_by_itself_does_not_count_as_parked_and_can_be_parked_again() {
+fn a_tenant_whose_park_has_ended_by_itself_does_not_count_as_parked_and_can_be_parked_again() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let one = Actors::spinning(1);
@@ -110,7 +110,7 @@ fn whose_park_has_ended_by_itself_does_not_count_as_parked_and_can_be_parked_aga
         assert_eq!(backend.parked(), [ONE].into());
         std::thread::sleep(Duration::from_millis(20));
         assert!(one.stand_still(Duration::from_millis(100)));
-        // As a controller does that is stopped.
+        // Like a controller that is stopped.
         std::thread::sleep(Duration::from_nanos(LEASE_NS));
         assert!(one.run(PATIENCE), "nobody renews its lease");
         backend.beat().unwrap();
@@ -119,7 +119,7 @@ fn whose_park_has_ended_by_itself_does_not_count_as_parked_and_can_be_parked_aga
 }
 
 #[test]
-fn every_knob_is_turned_and_afterwards_nothing_is_left_of_it() {
+fn every_knob_is_set_and_afterwards_nothing_is_left_of_it() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let one = Actors::spinning(2);
@@ -151,7 +151,7 @@ fn every_knob_is_turned_and_afterwards_nothing_is_left_of_it() {
     std::thread::sleep(Duration::from_millis(2_000));
     let shares: Vec<u64> = ran(&backend).iter().zip(from).map(|(now, was)| now - was).collect();
     println!("CPU time at weights 300 and 100: {shares:?}");
-    // Far from a half each; the scheduler's own tests say how near to three quarters.
+    // Far from a half each; the scheduler's own tests check how close to three quarters.
     assert!(shares.len() == 2 && shares[0] * 10 > (shares[0] + shares[1]) * 6, "{shares:?}");
     backend.undo_all().unwrap();
     assert_eq!(actors::state_of(&one.pids()), before);
@@ -200,9 +200,9 @@ fn a_tenant_with_a_protected_process_is_not_parked() {
     assert!(one.run(PATIENCE));
 }
 
-/// Two tenants that are cgroups, as they are observed.
+/// Two tenants that are cgroups, as observed.
 #[test]
-fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() {
+fn a_protected_process_started_by_a_parked_tenant_is_not_parked() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let shell = Actors::start(&[Act::Found], false);
@@ -213,7 +213,7 @@ fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() 
     let server = shell.found(0);
     backend.learn(&seen(&[&shell.pids(), &[server]]));
     assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
-    // Nobody renews the lease: later everybody runs.
+    // Nobody renews the lease: later, everybody runs.
     assert!(shell.run(Duration::from_nanos(LEASE_NS / 2)), "its server counts, parked or not");
 }
 
@@ -224,7 +224,7 @@ fn cgroups_seen(one: &Actors, other: &Actors) -> Observation {
 }
 
 #[test]
-fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
+fn a_tenant_inside_a_tenants_cgroup_is_not_parked_with_it() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (outer, one, other) = (Nested::new(), Actors::spinning(1), Actors::spinning(1));
@@ -243,7 +243,7 @@ fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
 }
 
 #[test]
-fn who_comes_into_the_cgroup_of_a_parked_tenant_that_has_gone_runs() {
+fn a_task_that_enters_the_cgroup_of_a_parked_tenant_that_has_gone_runs() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (outer, one, other) = (Nested::new(), Actors::spinning(1), Actors::spinning(1));
@@ -267,7 +267,7 @@ fn who_comes_into_the_cgroup_of_a_parked_tenant_that_has_gone_runs() {
     assert!(runs, "nobody is parked who lives");
 }
 
-/// A cgroup that the kernel schedules, with one inside that it does not. Removed when dropped.
+/// A cgroup that the kernel schedules, with one inside that it does not schedule. Removed when dropped.
 struct Nested {
     path: PathBuf,
 }
@@ -289,7 +289,7 @@ impl Nested {
 
 impl Drop for Nested {
     fn drop(&mut self) {
-        // Whoever is in them has been killed by now.
+        // The processes in them have been killed by now.
         for folder in [self.path.join("inner"), self.path.clone()] {
             eventually(PATIENCE, || std::fs::remove_dir(&folder).is_ok());
         }
@@ -297,7 +297,7 @@ impl Drop for Nested {
 }
 
 #[test]
-fn thrown_out_it_says_why_restores_and_turns_nothing_any_more() {
+fn a_removed_scheduler_says_why_restores_and_sets_nothing_any_more() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
     let one = Actors::spinning(1);
@@ -318,7 +318,7 @@ fn a_second_controller_is_refused_and_the_first_goes_on() {
     let Some(_alone) = alone() else { return };
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut first = backend(&folders[0], &[]);
-    // Its journal lies elsewhere, so it is the scheduler that it runs into.
+    // Its journal is elsewhere, so it runs into the scheduler.
     let said = ScxBackend::start(&Root::new("/"), options(folders[1].path(), &[])).map(|_| ()).unwrap_err();
     let said = said.to_string();
     assert!(said.contains("the scheduler corun") && said.contains("is loaded already (enabled)"), "{said}");

@@ -1,7 +1,7 @@
-//! The spin detector against programs that know how long they spun, and against programs that never do.
+//! The spin detector against programs that know how long they spun, and against programs that never spin.
 //!
-//! What they say is CPU time read from the thread's own clock, so it holds on a busy machine too; what differs is the
-//! luck of the samples. A detector may therefore be off by 5 points and by twice its own interval.
+//! They report CPU time from the thread's own clock, so it is valid on a busy machine, too; only the luck of
+//! the samples varies. So a detector may be off by 5 points plus twice its own interval.
 
 use corun_linux::launch::Held;
 use corun_linux::schedstat_host::{Options, SchedstatHost};
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
-/// The tests load two CPUs each: one at a time.
+/// The tests load two CPUs each, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What was found of one task over the whole run.
+/// The result for one task over the whole run.
 #[derive(Clone, Debug, Default)]
 struct Found {
     name: String,
@@ -55,7 +55,7 @@ fn sampler_with(options: SpinOptions) -> Option<SpinSampler> {
     }
 }
 
-/// Watches `subject` until `over`, and sums what was found by task.
+/// Watches `subject` until `over`, and sums the results by task.
 fn watch(
     mut sampler: SpinSampler,
     mut host: SchedstatHost,
@@ -89,7 +89,7 @@ fn watch(
     }
 }
 
-/// Runs a command under the detector; returns what it printed as well.
+/// Runs a command under the detector; returns its output as well.
 fn run(command: &mut Command) -> Option<(BTreeMap<u32, Found>, SpinCost, String)> {
     run_under(sampler()?, command)
 }
@@ -119,7 +119,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spin").join(name)
 }
 
-/// Compiles with a tool; `false` with the reason printed where it is missing or fails.
+/// Compiles with a tool; returns `false` with the reason printed if the tool is missing or fails.
 fn built(tool: &str, args: &[&str]) -> bool {
     let status = Command::new(tool).args(args).env("GO111MODULE", "off").stderr(Stdio::null()).status();
     let built = status.is_ok_and(|s| s.success());
@@ -153,9 +153,10 @@ fn compare(what: &str, found: &BTreeMap<u32, Found>, printed: &str) -> bool {
     agree
 }
 
-/// Runs up to three times until detector and program agree. One run in some tens found far too little in a spin lock,
-/// for a reason that is not known: perhaps time that a hypervisor took, which the task's clock counts and its timer
-/// misses. A detector that is wrong as a rule still fails, and `scripts/test` counts who needed more than one.
+/// Runs up to three times until detector and program agree. About one run in ten found far too little in a
+/// spin lock, for an unknown reason: perhaps time that a hypervisor took, which the task's clock counts and
+/// its timer misses. A detector that is usually wrong still fails, and `scripts/test` counts the tests that
+/// needed more than one run.
 fn agrees(what: &str, mut run: impl FnMut() -> Option<bool>) {
     let agreed = (1..=3).find(|_| run().unwrap_or(true));
     match agreed {
@@ -165,11 +166,12 @@ fn agrees(what: &str, mut run: impl FnMut() -> Option<bool>) {
     }
 }
 
-/// Whether what was found agrees with the truth.
+/// Whether the result agrees with the truth.
 fn check(what: &str, task: &Found, truth: f64) -> bool {
     let allowed = 0.05 + task.uncertain_ns / task.on_cpu_ns.max(1) as f64;
     eprintln!("{what}: {:.1} %, truly {:.1} %", 100.0 * task.share(), 100.0 * truth);
-    // A compiler at work in the program, or a large library in its first half second, makes code faster than it is judged.
+    // A compiler at work in the program, or a large library in its first half second, makes code faster than
+    // it is judged.
     let is_known = task.unknown_ns * 20 <= task.on_cpu_ns;
     if !is_known {
         eprintln!("{what}: too much of it is not judged yet: {task:?}");
@@ -178,7 +180,7 @@ fn check(what: &str, task: &Found, truth: f64) -> bool {
 }
 
 #[test]
-fn c_programs_that_spin_are_found_to_spin_as_long_as_they_say() {
+fn c_programs_that_spin_are_found_to_spin_as_long_as_they_report() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     for (level, rounds) in [("-O2", "600"), ("-O0", "250")] {
@@ -196,7 +198,7 @@ fn c_programs_that_spin_are_found_to_spin_as_long_as_they_say() {
 }
 
 #[test]
-fn by_the_clocks_of_tasks_the_same_is_found_as_by_those_of_cpus() {
+fn the_clocks_of_tasks_give_the_same_result_as_those_of_cpus() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
@@ -209,7 +211,7 @@ fn by_the_clocks_of_tasks_the_same_is_found_as_by_those_of_cpus() {
 }
 
 #[test]
-fn who_was_not_asked_for_is_not_judged() {
+fn tasks_that_were_not_requested_are_not_judged() {
     let _alone = alone();
     let Some(mut sampler) = sampler() else { return };
     let stranger = std::thread::spawn(|| {
@@ -224,10 +226,10 @@ fn who_was_not_asked_for_is_not_judged() {
     assert_eq!(sampler.cost().unjudged, 0, "nobody's code was looked into");
 }
 
-/// The clock is read through the C library, which calls the vDSO through a pointer: samples just before that call are not led
-/// on to it and count as useful, some twentieth of all.
+/// The clock is read through the C library, which calls the vDSO through a pointer. Samples just before that
+/// call are not followed into it and count as useful, about one in twenty.
 #[test]
-fn a_wait_that_reads_the_clock_in_every_turn_is_found_but_for_a_few_samples_and_never_overstated() {
+fn a_wait_that_reads_the_clock_in_every_turn_is_found_except_for_a_few_samples_and_never_overstated() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
@@ -241,14 +243,14 @@ fn a_wait_that_reads_the_clock_in_every_turn_is_found_but_for_a_few_samples_and_
             eprintln!("clock, {}: {:.1} %, truly {:.1} %", words[1], 100.0 * task.share(), 100.0 * truth);
             let uncertain = task.uncertain_ns / task.on_cpu_ns as f64;
             assert!(task.share() <= truth + 0.05 + uncertain, "{task:?}");
-            // Half was found when samples inside the vDSO were not led back to the loop.
+            // Only half was found when samples inside the vDSO were not followed back to the loop.
             task.share() >= 0.7 * truth
         }))
     });
 }
 
 #[test]
-fn processes_that_wait_in_message_passing_are_found_to_spin_as_long_as_they_say() {
+fn processes_that_wait_in_message_passing_are_found_to_spin_as_long_as_they_report() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (source("waits_mpi.c"), dir.path().join("waits_mpi"));
@@ -268,7 +270,7 @@ fn processes_that_wait_in_message_passing_are_found_to_spin_as_long_as_they_say(
 }
 
 #[test]
-fn a_go_program_and_a_java_program_are_found_to_spin_as_long_as_they_say() {
+fn a_go_program_and_a_java_program_are_found_to_spin_as_long_as_they_report() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let to = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
@@ -291,7 +293,7 @@ fn a_go_program_and_a_java_program_are_found_to_spin_as_long_as_they_say() {
 }
 
 #[test]
-fn programs_that_never_spin_are_not_found_to() {
+fn programs_that_never_spin_are_not_found_to_spin() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     for level in ["-O0", "-O2", "-O3"] {
@@ -305,12 +307,12 @@ fn programs_that_never_spin_are_not_found_to() {
             found.len()
         );
         assert!(found.len() > 25, "every kernel has a thread: {found:?}");
-        // New code all the time, at a hundredth of a CPU for judging it: a slow machine judges the fewer samples.
+        // New code all the time, at a hundredth of a CPU for judging it: a slow machine judges fewer samples.
         assert!(cost.samples - cost.unjudged > 100, "hardly any of it was judged: {cost:?}");
         assert!(spin_ns * 100 < on_cpu_ns, "{level}: {found:?}");
         for kernel in found.values().filter(|f| f.on_cpu_ns > 50_000_000) {
-            // A thread has some sixty samples, and fewer that were judged: what is within its own uncertainty says little about
-            // one kernel alone.
+            // A thread has about sixty samples, and fewer judged ones: a result within its own uncertainty
+            // says little about one kernel alone.
             let surely_ns = kernel.spin_ns as f64 - kernel.uncertain_ns;
             assert!(surely_ns < 0.05 * kernel.on_cpu_ns as f64, "{level}: {kernel:?}");
         }
@@ -318,7 +320,7 @@ fn programs_that_never_spin_are_not_found_to() {
 }
 
 #[test]
-fn programs_of_corun_load_are_found_to_spin_as_long_as_they_say() {
+fn programs_of_corun_load_are_found_to_spin_as_long_as_they_report() {
     if cfg!(debug_assertions) {
         eprintln!("skipped: corun-load is built without optimisation here, and its wait is a maze of calls (try --release)");
         return;
@@ -371,6 +373,6 @@ fn sampling_two_busy_threads_costs_less_than_a_hundredth_of_a_cpu() {
     let Some((_, cost, _)) = run(&mut command) else { return };
     eprintln!("{:.2} % of a CPU: {cost:?}", 100.0 * cost.share());
     assert!(cost.samples > 500 && cost.unjudged * 20 < cost.samples, "{cost:?}");
-    // In the first second the rate is a guess. What a sample was found to cost then sets it.
+    // In the first second the rate is a guess. After that, the measured cost of a sample sets it.
     assert!(2 * 100 * cost.sample_ns < cost.period_ns, "{cost:?}");
 }

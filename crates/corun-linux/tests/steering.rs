@@ -1,4 +1,5 @@
-//! The stock backend on this machine, with test processes of its own only. What needs root says so where it has not got it.
+//! The stock backend on this machine, with test processes of its own only. Tests that need root say so if
+//! they do not have it.
 
 #[path = "steering/actors.rs"]
 mod actors;
@@ -36,14 +37,14 @@ use std::time::{Duration, Instant};
 const ACTORS: TenantId = TenantId(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The tests load both CPUs: one at a time.
+/// The tests load both CPUs, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Not a test: this program in another part (a supervisor, a controller), where a test starts it as one.
+/// Not a test: this program in another role (a supervisor, a controller), when a test starts it as one.
 #[test]
 fn another_part() {
     if let Ok(part) = std::env::var(actors::PART) {
@@ -112,7 +113,7 @@ fn the_control_loop_passes_the_suite_that_it_passes_on_the_modelled_machine() {
         let make = || {
             let backend = Box::new(backend(folder.path(), &pids));
             let mut watcher = watcher(Subject::All, source).expect("it could be made a moment ago");
-            // Whose tasks are there is known afterwards.
+            // The tenants with tasks are known afterwards.
             watcher.advance(20_000_000).unwrap();
             watcher.observe().unwrap();
             let scope = corun_policy::Scope::everyone().only(pids.iter().map(|pid| format!("pgid:{pid}")));
@@ -136,7 +137,7 @@ fn nothing_of_a_parked_tenant_runs_in_a_thousand_windows() {
     let (mut disturbed, mut windows) = (0, 0);
     for _ in 0..1000 {
         park(&mut backend);
-        // Who is on a CPU when the write returns stops within tens of microseconds.
+        // A task that is on a CPU when the write returns stops within tens of microseconds.
         std::thread::sleep(Duration::from_millis(1));
         disturbed += u32::from(!actors.stand_still(Duration::from_millis(1)));
         windows += 1;
@@ -149,7 +150,7 @@ fn nothing_of_a_parked_tenant_runs_in_a_thousand_windows() {
 }
 
 #[test]
-fn who_forks_while_it_is_moved_leaves_nobody_behind() {
+fn a_process_that_forks_while_it_is_moved_leaves_no_child_behind() {
     if !is_root() || v2_mount().is_none() {
         return;
     }
@@ -196,7 +197,8 @@ fn thawing_sixty_four_spinners_does_not_keep_a_real_time_controller_waiting() {
     let (p50, p99) = thaw_us(true, 100);
     let (fair_p50, fair_p99) = thaw_us(false, 10);
     println!("thaw behind 64 spinners: real-time p50 {p50} µs, p99 {p99} µs; not p50 {fair_p50} µs, p99 {fair_p99} µs");
-    // Measured 0.1 ms against tens of ms: a factor of three is left for a machine that does other things as well.
+    // Measured 0.1 ms against tens of ms: a factor of three is left for a machine that does other things as
+    // well.
     assert!(p50 * 3 < fair_p50.max(3_000), "{p50} µs against {fair_p50} µs");
 }
 
@@ -235,7 +237,8 @@ fn after_windows_the_parked_have_the_fair_share_that_they_had_before() {
     println!(
         "share of one of two: {untouched:.3} untouched, {after:.3} in the 100 ms after each of 10 windows"
     );
-    // To make up for 50 ms in the 100 ms that follow, it would have to be 0.75; punished, it would be far below half.
+    // To make up for 50 ms in the following 100 ms, the share would have to be 0.75; after a penalty, it
+    // would be far below half.
     assert!((after - untouched).abs() < 0.12, "{after} against {untouched}");
 }
 
@@ -274,12 +277,12 @@ fn a_tenant_gets_everything_back() {
     );
     backend.undo_all().unwrap();
     assert_eq!(state_of(&actors.pids()), before);
-    // What the forking one starts from now on has nothing of it either.
+    // New children of the forking one are restored, too.
     let child = || {
         let all = corun_linux::procfs::with_descendants(&Root::new("/"), &actors.pids()).unwrap();
         all.into_iter().find(|pid| !actors.pids().contains(pid))
     };
-    // The first one looked at may have been born before the last knob was back.
+    // The first one may have been born before the last knob was restored.
     let state = |of: &str| of.split_once(' ').map(|(_, state)| state.to_owned());
     let mut like = None;
     eventually(PATIENCE, || {
@@ -319,7 +322,7 @@ fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
 }
 
 #[test]
-fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
+fn changes_of_a_task_that_has_ended_do_not_stay_in_the_journal_forever() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let actors = Actors::spinning(2);
@@ -338,7 +341,7 @@ fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
     };
     backend.learn(&seen(&[&[ends, stays]]));
     delay(&mut backend, ends, 2_000_000);
-    // Who is not observed may live nevertheless; who has ended does not.
+    // A task that is not observed may be alive nevertheless; a task that has ended is not.
     for (observed, left) in [(seen(&[]), 2), (seen(&[&[stays]]), 1)] {
         backend.learn(&seen(&[&[ends, stays]]));
         // One change that comes and goes makes the journal grow.
@@ -359,7 +362,7 @@ fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
 }
 
 #[test]
-fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
+fn a_weight_uses_what_the_machine_offers_and_is_undone() {
     if !is_root() {
         return;
     }
@@ -380,7 +383,7 @@ fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
 }
 
 #[test]
-fn a_session_gets_its_weight_back_when_whom_it_was_set_through_has_ended() {
+fn a_session_gets_its_weight_back_when_the_process_that_it_was_set_through_has_ended() {
     let root = Root::new("/");
     if !is_root() || !sched::autogroups_are_on(&root) {
         println!("skipped: sessions are no scheduling groups here");
@@ -457,7 +460,7 @@ fn a_cgroup_that_was_frozen_before_stays_frozen_and_nested_ones_are_parked_whole
 }
 
 #[test]
-fn the_protected_are_refused_with_the_reason() {
+fn protected_tenants_are_refused_with_the_reason() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let actors = Actors::spinning(1);
@@ -482,7 +485,7 @@ fn the_protected_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_parked_tenant_that_a_protected_process_joins_is_let_go() {
+fn a_parked_tenant_that_a_protected_process_joins_is_released() {
     if !is_root() || v2_mount().is_none() {
         return;
     }
@@ -502,7 +505,7 @@ fn a_parked_tenant_that_a_protected_process_joins_is_let_go() {
 }
 
 #[test]
-fn who_is_not_named_is_not_touched_and_nonsense_is_refused() {
+fn a_tenant_that_is_not_named_is_not_touched_and_nonsense_is_refused() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (ours, others) = (Actors::spinning(1), Actors::spinning(1));
@@ -566,8 +569,8 @@ fn a_dedicated_window_has_the_subject_alone_and_parked_time_in_the_ledger() {
             window.leaked_ns
         );
         assert!(parts.parked_ns >= 3 * 99_000_000, "three tasks were parked for 100 ms each: {parts:?}");
-        // Unparked, they would have had a CPU or two for all of the window. What is left is a system call to finish
-        // (a fork, say) and, with schedstat, time that is counted a tick late.
+        // Unparked, they would have had a CPU or two for all of the window. The rest is a system call that
+        // has to finish (a fork, say) and, with schedstat, time that is counted a tick late.
         let left_ns = if source == Source::Ebpf { 5_000_000 } else { 30_000_000 };
         assert!(window.leaked_ns <= left_ns, "{} ns", window.leaked_ns);
         assert!(others.run(PATIENCE) && subject.run(PATIENCE));

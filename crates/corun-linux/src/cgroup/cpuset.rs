@@ -1,14 +1,14 @@
-//! CPU sets: on which CPUs a cgroup lets those in it run.
+//! CPU sets: the CPUs that a cgroup allows its tasks.
 //!
-//! v2 says so in `cpuset.cpus.effective`, which only cgroups have that were handed the controller; v1 in
-//! `cpuset.effective_cpus` of every cgroup. A task that has no CPUs of its own choice has these.
+//! v2 has them in `cpuset.cpus.effective`, which exists only in cgroups that were given the controller; v1
+//! has them in `cpuset.effective_cpus` of every cgroup. A task that has not chosen CPUs has these.
 
 use super::{Cgroups, Membership};
 use crate::cpulist;
 use corun_model::CpuId;
 
 impl Cgroups {
-    /// The CPUs that a task's cgroup leaves it; `None` where none says so.
+    /// The CPUs that a task's cgroup allows it; `None` if no cgroup says so.
     pub fn cpus_of(&self, tid: u32) -> Option<Vec<CpuId>> {
         let tree = self.with_controller("cpuset")?;
         let membership = Membership::read(&self.root, format!("/proc/{tid}")).ok()?;
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_cgroup_that_has_the_controller_tells() {
+    fn the_nearest_cgroup_with_the_controller_decides() {
         let v2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         let controllers = ("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n");
         let root = ("/sys/fs/cgroup/cpuset.cpus.effective", "0-7\n");
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_first_generation_every_cgroup_tells() {
+    fn in_the_first_generation_every_cgroup_decides() {
         let v1 = "32 31 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
         let files = [("/sys/fs/cgroup/cpuset/docker/cpuset.effective_cpus", "1\n")];
         assert_eq!(cpus(v1, "3:cpuset:/docker\n0::/docker\n", &files).unwrap(), "1");

@@ -1,10 +1,11 @@
-//! From a cgroup's number to its path, as the kernel tells numbers.
+//! From a cgroup's number to its path, with the kernel's own numbers.
 //!
-//! Method: the kernel opens a cgroup by its number (`open_by_handle_at`, as it opens any file that an NFS server names), and
-//! the path of what was opened is its path. That takes some microseconds however many cgroups there are. Where it is not
-//! allowed (without CAP_DAC_READ_SEARCH) the tree is walked instead: rarely, and not without end.
+//! Method: the kernel opens a cgroup by its number (`open_by_handle_at`, the way an NFS server opens files),
+//! and the path of the opened folder is the cgroup's path. That takes a few microseconds however many cgroups
+//! there are. If it is not allowed (without CAP_DAC_READ_SEARCH), the tree is walked instead: rarely, and
+//! with a limit.
 //!
-//! Numbers are never used again, so what was found once holds. A cgroup that has been removed has no path any more.
+//! Numbers are never reused, so a result stays valid. A cgroup that has been removed has no path any more.
 
 use super::{Cgroups, Tree};
 use crate::root::Root;
@@ -15,11 +16,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// So many paths are remembered; when there are more, all are found anew.
+/// This many paths are remembered; beyond that, all are looked up again.
 const MOST_KNOWN: usize = 1 << 16;
-/// A walk looks at so many cgroups at most.
+/// A walk visits at most this many cgroups.
 pub const MOST_WALKED: usize = 1 << 15;
-/// After a walk, no other for so long for every cgroup that it found, and for [`REST`] at least.
+/// After a walk, the next one waits this long for every cgroup that it found, and at least [`REST`].
 const REST_PER_CGROUP: Duration = Duration::from_micros(500);
 const REST: Duration = Duration::from_secs(1);
 
@@ -31,13 +32,13 @@ pub const V2: u32 = 0;
 pub struct Paths {
     root: Root,
     cgroups: Cgroups,
-    /// The trees by the numbers that the kernel gives hierarchies, each with its mount once it was needed.
+    /// The trees by the kernel's numbers of hierarchies, each with its mount once it was needed.
     trees: Vec<(u32, Tree, Option<File>)>,
     known: HashMap<(u32, u64), Option<String>>,
     /// Whether the kernel opens cgroups by their numbers.
     opens: bool,
     walk_due: Instant,
-    /// How often a cgroup was looked for: what [`Paths`] costs.
+    /// How often a cgroup was looked up: the cost of [`Paths`].
     looks: u64,
 }
 
@@ -75,13 +76,13 @@ impl Paths {
         self.trees.iter().find(|(number, ..)| *number == hierarchy).map(|(_, tree, _)| tree)
     }
 
-    /// How often a cgroup was looked for that was not known.
+    /// How often an unknown cgroup was looked up.
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// The path of a cgroup, as in `/proc/PID/cgroup`; `None` when it has gone, lies outside what is mounted here, or cannot
-    /// be looked for now.
+    /// The path of a cgroup, as in `/proc/PID/cgroup`; `None` if it has gone, lies outside what is mounted
+    /// here, or cannot be looked up now.
     pub fn path(&mut self, hierarchy: u32, id: u64) -> Option<String> {
         if let Some(known) = self.known.get(&(hierarchy, id)) {
             return known.clone();
@@ -132,7 +133,7 @@ impl Paths {
         let now = Instant::now();
         let Some(tree) = self.tree(hierarchy).filter(|_| now >= self.walk_due).cloned() else { return };
         let nodes = self.cgroups.walk_at_most(&tree, MOST_WALKED).unwrap_or_default();
-        // In a folder of fixtures nothing is too dear.
+        // In a folder of fixtures nothing is too expensive.
         if self.root.path("/") == Path::new("/") {
             self.walk_due = now + REST.max(REST_PER_CGROUP * nodes.len() as u32);
         }
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cgroup_is_found_by_its_number_in_every_tree_of_this_machine_and_one_that_has_gone_is_not() {
+    fn a_cgroup_is_found_by_its_number_in_every_tree_of_this_machine_unless_it_has_gone() {
         let root = Root::new("/");
         let Ok(cgroups) = Cgroups::discover(&root) else { return println!("skipped: no cgroups") };
         let mut paths = Paths::new(&root, &cgroups);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_looked_for_again() {
+    fn a_known_path_is_not_looked_up_again() {
         let root = Root::new("/");
         let Ok(cgroups) = Cgroups::discover(&root) else { return println!("skipped: no cgroups") };
         let mut paths = Paths::new(&root, &cgroups);

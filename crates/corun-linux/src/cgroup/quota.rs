@@ -1,10 +1,10 @@
-//! CPU quotas (bandwidth limits) and how long they stopped whom.
+//! CPU quotas (bandwidth limits) and how long they throttled whom.
 //!
 //! v2 has them in `cpu.max` (`20000 100000` or `max 100000`, µs) and `cpu.stat` (`throttled_usec`), v1 in
 //! `cpu.cfs_quota_us` (-1: none), `cpu.cfs_period_us` and `cpu.stat` (`throttled_time`, ns).
 //!
-//! Limit: the kernel counts throttled time per cgroup and CPU, summed: a cgroup stopped on two CPUs for 10 ms has
-//! 20 ms of it. It says nothing of single tasks.
+//! Limit: the kernel counts throttled time per cgroup and CPU, summed: a cgroup that is throttled on two CPUs
+//! for 10 ms has 20 ms. It says nothing about single tasks.
 
 use super::{Cgroups, Tree};
 use crate::root::ReadError;
@@ -20,7 +20,7 @@ pub struct Quota {
     pub period_ns: u64,
 }
 
-/// How often and how long a quota stopped a cgroup since it was made.
+/// How often and how long a quota throttled a cgroup since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttling {
     /// Periods in which the cgroup wanted to run.
@@ -32,10 +32,10 @@ pub struct Throttling {
 }
 
 impl Cgroups {
-    /// The quota of one cgroup itself (not of its ancestors); `None` when it has none.
+    /// The quota of one cgroup itself (not of its ancestors); `None` if it has none.
     ///
     /// # Errors
-    /// [`ReadError`] when a file that is there holds nonsense.
+    /// [`ReadError`] if a file exists but holds nonsense.
     pub fn quota(&self, tree: &Tree, path: &str) -> Result<Option<Quota>, ReadError> {
         let Some(folder) = tree.folder(path) else { return Ok(None) };
         let made = |quota_us: u64, period_us: u64| Quota {
@@ -68,7 +68,7 @@ impl Cgroups {
         }
     }
 
-    /// Every quota on this machine; empty when there is no CPU controller.
+    /// Every quota on this machine; empty if there is no CPU controller.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -81,7 +81,7 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// How a cgroup has been throttled; `None` where the kernel does not count it (the root, a cgroup whose tree
+    /// How a cgroup has been throttled; `None` if the kernel does not count it (the root, a cgroup whose tree
     /// has no CPU controller, a cgroup that has gone).
     ///
     /// # Errors

@@ -47,7 +47,7 @@ fn a_unified_machine_has_one_tree_with_its_controllers() {
 }
 
 #[test]
-fn a_hybrid_machine_has_the_v2_tree_aside_and_the_cpu_controller_in_v1() {
+fn a_hybrid_machine_has_the_v2_tree_apart_and_the_cpu_controller_in_v1() {
     let dir = machine(HYBRID);
     put(&dir, "/sys/fs/cgroup/unified/cgroup.controllers", "\n");
     let all = cgroups(&dir);
@@ -77,7 +77,7 @@ fn a_machine_without_cgroups_has_no_tree() {
 }
 
 #[test]
-fn a_task_is_named_by_the_first_tree_that_tells() {
+fn a_task_is_named_after_the_first_tree_that_identifies_it() {
     let m = Membership::parse(
         "9:name=systemd:/system.slice/cron.service\n2:cpu,cpuacct:/\n1:memory:/x/y\n0::/\n",
     );
@@ -92,7 +92,7 @@ fn a_task_is_named_by_the_first_tree_that_tells() {
 }
 
 #[test]
-fn where_v1_and_v2_are_mixed_containers_are_told_by_the_tree_that_has_them() {
+fn if_v1_and_v2_are_mixed_the_tree_that_has_containers_names_them() {
     let id = "0123456789abcdef".repeat(4);
     let of = |systemd: &str, v2: &str| {
         Membership::parse(&format!("4:cpu,cpuacct:{systemd}\n1:name=systemd:{systemd}\n0::{v2}\n"))
@@ -105,7 +105,7 @@ fn where_v1_and_v2_are_mixed_containers_are_told_by_the_tree_that_has_them() {
     assert_eq!((daemon.kind, daemon.name.as_str()), (TenantKind::Unit, "containerd.service"));
     let pod = format!("/kubepods/burstable/pod0123456789abcdef0123456789abcdef/{id}");
     assert_eq!(of(&pod, &format!("/docker/{id}")).kind, TenantKind::Pod);
-    // Of two that only say where it is, the one in the v2 tree.
+    // Of two that only give a location, the one in the v2 tree.
     assert_eq!(of("/system.slice/ci.service", "/mine").key, "cgroup:/mine");
 }
 

@@ -1,12 +1,13 @@
-//! What a context switch costs more when the tasks are counted.
+//! How much longer a context switch takes if the tasks are counted.
 //!
-//! At every switch between counted tasks the kernel saves and restores the CPU's counters. On a physical machine that is
-//! about a microsecond. In a virtual machine each register is written through the hypervisor, which can make a switch
-//! dearer by tens of microseconds: a program that blocks ten thousand times a second would then be slowed down by a
-//! third. So the cost is measured where corun runs, in a few milliseconds, and told.
+//! At every switch between counted tasks the kernel saves and restores the CPU's counters. On a physical
+//! machine that is about a microsecond. In a virtual machine each register is written through the hypervisor,
+//! which can make a switch tens of microseconds longer. A program that blocks ten thousand times a second
+//! would then be slowed down by a third. So corun measures the cost on its own machine, in a few
+//! milliseconds, and reports it.
 //!
-//! Method: two threads on one CPU wake each other through pipes, as `perf bench sched pipe` does; rounds with and
-//! without counting take turns, and the fastest of each are compared.
+//! Method: two threads on one CPU wake each other through pipes, as `perf bench sched pipe` does. Rounds with
+//! and without counting alternate, and the fastest of each are compared.
 
 use super::perf_event::{CountOptions, Group, Whose};
 use super::plan::Plan;
@@ -36,7 +37,7 @@ impl SwitchCost {
     /// Measures a plan's cost, on a CPU that the calling thread may run on. Takes about 400 switches.
     ///
     /// # Errors
-    /// What the system said when threads, pipes or counters could not be had.
+    /// The system's error if threads, pipes or counters are not available.
     pub fn measure(plan: &Plan) -> io::Result<SwitchCost> {
         const ROUNDS: usize = 4;
         const TURNS: u64 = 25;
@@ -71,8 +72,8 @@ pub enum Who {
     Players([TaskId; 2]),
 }
 
-/// Two threads on one CPU that wake each other `turns` times each; in nanoseconds a switch. `before` is told of them
-/// before they begin.
+/// Two threads on one CPU that wake each other `turns` times each; in nanoseconds a switch. `before` gets
+/// them before they begin.
 ///
 /// # Errors
 /// What the system or `before` said.
@@ -103,13 +104,14 @@ pub fn ping_pong(turns: u64, mut before: impl FnMut(Who) -> io::Result<()>) -> i
         Ok(start)
     };
     let started: io::Result<Instant> = play();
-    // Whoever still waits for these is not wanted any more.
+    // If the other side still waits for these, it has given up.
     drop((create, go_a, go_b));
     let played = creator.join().map_err(|_| gone())?;
     match started {
         Ok(start) => played
             .map(|()| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / (2 * turns.max(1))),
-        // A player that could not be started is the reason, and what its absence led to is not.
+        // The error of a player that could not be started is the reason; the errors that follow from its
+        // absence are not.
         Err(led_to) if led_to.kind() == gone().kind() => Err(played.err().unwrap_or(led_to)),
         Err(refused) => Err(refused),
     }
@@ -126,7 +128,7 @@ fn player(
     limits::start_thread("corun-cost", move || {
         let gone = |_| io::Error::other("nobody waits for this thread");
         tell.send(TaskId(own_tid())).map_err(gone)?;
-        // Whoever waits for the other player is to learn that there will be none.
+        // A player that waits for the other one must learn that there will be none.
         drop(tell);
         go.recv().map_err(|_| io::Error::other("this thread was not wanted"))?;
         let mut token = [0u8];
@@ -143,7 +145,7 @@ fn player(
     })
 }
 
-/// Keeps the calling thread, and those that it creates, on the CPU it is on.
+/// Pins the calling thread, and those that it creates, to its current CPU.
 fn stay_on_one_cpu() {
     // SAFETY: an all-zero set is valid; the calls read and write only it. Where they fail the thread stays unpinned.
     unsafe {
@@ -163,7 +165,7 @@ mod tests {
     use crate::root::Root;
 
     #[test]
-    fn the_players_are_told_of_before_they_play_and_a_refusal_stops_the_game() {
+    fn the_players_are_announced_before_they_play_and_a_refusal_stops_the_game() {
         let mut told = Vec::new();
         let ns = ping_pong(10, |who| {
             told.push(who);

@@ -1,8 +1,8 @@
-//! How a PMU wants its events encoded: `/sys/bus/event_source/devices/PMU/{type,format/*}`.
+//! The encoding of events that a PMU expects: `/sys/bus/event_source/devices/PMU/{type,format/*}`.
 //!
-//! Each file under `format` names a field and says which bits of `config`, `config1` or `config2` hold it, lowest first:
-//! `event` is `config:0-7,32-35` on AMD, so the upper four bits of an event's number go elsewhere than the lower eight.
-//! What the kernel's files say is followed to the letter; no layout is built in.
+//! Each file under `format` names a field and lists its bits in `config`, `config1` or `config2`, lowest
+//! first. On AMD, `event` is `config:0-7,32-35`, so the upper four bits of an event's number are apart from
+//! the lower eight. The kernel's files are followed to the letter; no layout is built in.
 
 use super::perf_event::Event;
 use crate::root::{ReadError, Root};
@@ -21,7 +21,7 @@ pub struct Format {
     fields: BTreeMap<String, Field>,
 }
 
-/// Where a field lies: which of the three words, and its bits from the lowest.
+/// The location of a field: one of the three words, and its bits from the lowest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     word: usize,
@@ -57,7 +57,8 @@ pub enum EncodeError {
 /// The PMU that counts the events of the cores.
 ///
 /// # Errors
-/// One sentence when there is none, or more than one sort of core: a task's counts would be of two kinds.
+/// One sentence if there is none, or if there is more than one kind of core: a task's counts would mix two
+/// kinds.
 pub fn core_pmu(root: &Root) -> Result<String, String> {
     let names = root.names(DEVICES).unwrap_or_default();
     let arm = names.iter().filter(|n| n.starts_with("armv8_") || n.starts_with("armv9_"));
@@ -76,7 +77,7 @@ impl Format {
     /// Reads the fields of a PMU.
     ///
     /// # Errors
-    /// [`ReadError`] when a file is missing or holds something else than bits.
+    /// [`ReadError`] if a file is missing or does not describe bits.
     pub fn read(root: &Root, pmu: &str) -> Result<Format, ReadError> {
         let dir = format!("{DEVICES}/{pmu}");
         let kind = root.value(format!("{dir}/type"), "a PMU's number")?;
@@ -97,7 +98,7 @@ impl Format {
     /// Encodes `event=0xa3,umask=0x5,cmask=5`.
     ///
     /// # Errors
-    /// [`EncodeError`] when this PMU has no such field or too few bits for it.
+    /// [`EncodeError`] if this PMU has no such field or too few bits for it.
     pub fn encode(&self, terms: &str) -> Result<Event, EncodeError> {
         let mut words = [0u64; 3];
         for term in terms.split(',') {
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sorts_of_cores_are_refused_with_the_reason() {
+    fn two_kinds_of_cores_are_refused_with_the_reason() {
         let (_dir, root) = fixture::with(&[
             ("/sys/bus/event_source/devices/cpu_core/type", "4\n"),
             ("/sys/bus/event_source/devices/cpu_atom/type", "10\n"),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_are_none_and_bits_that_are_none_are_refused() {
+    fn invalid_terms_and_bits_are_refused() {
         let (_dir, root) = fixture::root(Machine::Amd);
         let format = Format::read(&root, "cpu").unwrap();
         assert!(matches!(format.encode("event"), Err(EncodeError::Terms(_))));

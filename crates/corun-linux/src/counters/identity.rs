@@ -1,4 +1,5 @@
-//! Which micro-architecture this is, in the words of the event tables' source (`perf`'s own identity string).
+//! The micro-architecture of this machine, in the notation of the event tables' source (`perf`'s own identity
+//! string).
 //!
 //! x86: maker, family, model and stepping as `GenuineIntel-6-55-4` (family in decimal, the others in hexadecimal), from
 //! `/proc/cpuinfo`. Arm: the main ID register of the first CPU that shows one, without variant and revision.
@@ -7,10 +8,10 @@ use crate::root::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Bits 23:20 (variant) and 3:0 (revision) of Arm's main ID register do not tell micro-architectures apart.
+/// Bits 23:20 (variant) and 3:0 (revision) of Arm's main ID register do not distinguish micro-architectures.
 const VARIANT_AND_REVISION: u64 = 0x00f0_000f;
 
-/// This machine's identity; `None` when neither source is there.
+/// This machine's identity; `None` if neither source exists.
 pub fn of_machine(root: &Root) -> Option<String> {
     x86(&root.read("/proc/cpuinfo").unwrap_or_default()).or_else(|| arm(root))
 }
@@ -41,7 +42,7 @@ mod tests {
     use crate::counters::fixture::{self, Machine};
 
     #[test]
-    fn machines_are_named_as_the_tables_name_them() {
+    fn machines_have_the_names_of_the_tables() {
         let of = |machine| of_machine(&fixture::root(machine).1).unwrap();
         assert_eq!(of(Machine::Intel), "GenuineIntel-6-55-4");
         assert_eq!(of(Machine::Amd), "AuthenticAMD-26-2-1");

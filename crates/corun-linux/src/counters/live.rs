@@ -1,21 +1,23 @@
 //! Counters of this machine's tasks, through perf events.
 //!
-//! Method: the [`Plan`]'s groups are opened for every task that is followed, on whichever CPU it runs; the kernel saves
-//! and restores them when it switches. Corun reads each group once a window and takes the difference: nothing happens
-//! at a switch but what the kernel does itself. What this costs is measured in `docs/counters.md`.
+//! Method: the [`Plan`]'s groups are opened for every followed task, on whichever CPU it runs; the kernel
+//! saves and restores them at each switch. Corun reads each group once a window and takes the difference. At
+//! a switch only the kernel's own work happens. `docs/counters.md` has the measured cost.
 //!
-//! Tasks are found in the observations: who ran in a window without being followed is followed from its end on, the
-//! busiest first, until there are [`Options::files_max`] files. Whether a task was followed all the time it ran is
-//! checked, not assumed: the kernel says for how long a group was enabled, and that has to be the ledger's time on a CPU,
-//! to [`SLACK_NS`] or a tenth. A task for which it is not has no counters in that window; those of the others are scaled to
-//! their whole time on a CPU. A tenant's counters are the sum over its tasks, scaled likewise, and unknown likewise.
-//! Where groups take turns it is the sum that is scaled, be it over tasks or over windows, not each part of it.
+//! Tasks are found in the observations. A task that ran in a window without being followed is followed from
+//! its end on, the busiest first, until [`Options::files_max`] files are open. Corun checks whether a task
+//! was followed for all of its running time. The kernel reports how long a group was enabled, and that must
+//! equal the ledger's time on a CPU, within [`SLACK_NS`] or a tenth. If it does not, the task has no counters
+//! in that window. The counters of other tasks are scaled to their whole time on a CPU. A tenant's counters
+//! are the sum over its tasks, scaled in the same way, and unknown in the same cases. If groups take turns,
+//! the sum over tasks or windows is scaled, not each part of it.
 //!
-//! Where tasks come and go faster than windows (a compiler run), [`Grain::Tree`] counts a tenant as a whole: its first
-//! tasks are followed together with all that they create, and no task is told from another.
+//! If tasks come and go faster than windows (a compiler run), [`Grain::Tree`] counts a tenant as a whole. Its
+//! first tasks are followed together with all that they create, and tasks are not distinguished.
 //!
-//! Limits: the counters of a window begin and end when they are read, up to some milliseconds after the window's edge;
-//! nothing is counted twice or missed by that. A task that corun may not look at has none.
+//! Limits: the counters of a window begin and end when they are read, up to some milliseconds after the
+//! window's edge. Nothing is counted twice or missed because of that. A task that corun may not inspect has
+//! none.
 
 use super::cost::SwitchCost;
 use super::perf_event::{CountOptions, Event, Group, Whose};
@@ -30,11 +32,11 @@ use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailabl
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-/// What hosts call the counters where they have none.
-/// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
+/// The reason that hosts give where they have no counters. Enabled time and time on a CPU may differ by this
+/// much, since they are not read at the same instant.
 const SLACK_NS: u64 = 1_000_000;
 
-/// Counting that takes more than this share of the tasks' time is said.
+/// If counting takes more than this share of the tasks' time, it is reported.
 const OWN_COST: f64 = 0.01;
 
 /// What is counted as one.
@@ -42,7 +44,7 @@ const OWN_COST: f64 = 0.01;
 pub enum Grain {
     /// Every task by itself.
     Task,
-    /// One tenant as a whole: the tasks given at the start and whatever they create.
+    /// One tenant as a whole: the tasks given at the start and everything that they create.
     Tree(TenantId),
 }
 
@@ -62,7 +64,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Everything of every task of this tenant (or of everybody), with at most a third of the files this process may open.
+    /// Everything of every task of this tenant (or of everybody), with at most a third of the files that this
+    /// process may open.
     pub fn new(of: Option<TenantId>) -> Options {
         Options {
             root: Root::new("/"),
@@ -74,18 +77,18 @@ impl Options {
     }
 }
 
-/// How exact the counters of the last window are, where groups had to take turns.
+/// How exact the counters of the last window are, if groups had to take turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
-    /// The share of the tasks' time in which the group that was counted least was counted, 0 to 1.
+    /// The share of the tasks' time in which the least-counted group was counted, 0 to 1.
     pub counted_share: f64,
-    /// The relative standard error of that group's sum over all tasks (see [`super::reading`]). For one task with a
-    /// share `s` of the time it is larger by `1/√s`.
+    /// The relative standard error of that group's sum over all tasks (see [`super::reading`]). For one task
+    /// with a share `s` of the time, it is larger by `1/√s`.
     pub relative_error: f64,
 }
 
 impl Precision {
-    /// That of the group that was counted least in all of these; `None` when nobody ran.
+    /// The precision of the least-counted group among these; `None` if nobody ran.
     fn of<'a>(windows: impl Iterator<Item = &'a Window>, turn_ns: u64) -> Option<Precision> {
         let all = Window::sum(windows)?;
         let least = all.turns().filter_map(|g| Some((g.counted_share()?, g)));
@@ -94,14 +97,14 @@ impl Precision {
     }
 }
 
-/// This machine's counters. Dropped, nothing is counted any more.
+/// This machine's counters. Dropping it stops all counting.
 #[derive(Debug)]
 pub struct LivePerf {
     options: Options,
     plan: Plan,
     turn_ns: u64,
     followed: BTreeMap<TaskId, Followed>,
-    /// Tasks that corun may not look at.
+    /// Tasks that corun may not inspect.
     forbidden: BTreeSet<TaskId>,
     said: BTreeSet<Unavailable>,
     precision: Option<Precision>,
@@ -116,16 +119,16 @@ pub struct LivePerf {
 struct Followed {
     groups: Vec<Group>,
     last: Vec<Vec<Reading>>,
-    /// Whose it was when an observation last listed it; `None`: none has yet.
+    /// The owner when an observation last listed the task; `None` if none has yet.
     tenant: Option<TenantId>,
 }
 
 impl LivePerf {
-    /// Finds out what can be counted here, and what a switch costs more then (some milliseconds). Nobody is followed
-    /// yet.
+    /// Finds out what can be counted here, and how much that adds to a switch (this takes some milliseconds).
+    /// It follows nobody yet.
     ///
     /// # Errors
-    /// [`Refusal`] when nothing at all can be counted.
+    /// [`Refusal`] if nothing at all can be counted.
     pub fn start(options: Options) -> Result<LivePerf, Refusal> {
         let plan = Plan::make(&options.root, &options.themes, &accepted)?.within(room());
         let turn_ms = options.root.value(
@@ -158,18 +161,18 @@ impl LivePerf {
         self.followed.len()
     }
 
-    /// How exact the last window was; `None` before the first one and when nobody ran.
+    /// How exact the last window was; `None` before the first one and if nobody ran.
     pub fn precision(&self) -> Option<Precision> {
         self.precision
     }
 
-    /// What a switch between counted tasks costs here, measured at the start; `None` when that failed.
+    /// The cost of a switch between counted tasks, measured at the start; `None` if that failed.
     pub fn switch_cost(&self) -> Option<SwitchCost> {
         self.switch
     }
 
-    /// The share of the counted tasks' time on a CPU that counting itself took in the last window, 0 to 1: their
-    /// switches times what one costs more. `None` where switches or their cost are unknown.
+    /// The share of the counted tasks' time on a CPU that counting itself took in the last window, 0 to 1:
+    /// their switches times the added cost of a switch. `None` if switches or their cost are unknown.
     pub fn own_cost(&self) -> Option<f64> {
         self.own_cost
     }
@@ -178,7 +181,7 @@ impl LivePerf {
         CountOptions { kernel: self.plan.kernel, inherit: self.options.grain != Grain::Task }
     }
 
-    /// Follows one more task; false when no more can be followed.
+    /// Follows one more task; false if no more can be followed.
     fn begin(&mut self, task: TaskId) -> bool {
         if self.followed.contains_key(&task) || self.forbidden.contains(&task) {
             return true;
@@ -213,7 +216,7 @@ impl LivePerf {
         self.said.insert(Unavailable { what, why });
     }
 
-    /// What every followed task counted since the last time.
+    /// The counts of every followed task since the last time.
     fn read_all(&mut self) -> BTreeMap<TaskId, Window> {
         let (mut windows, mut lost) = (BTreeMap::new(), false);
         for (&task, followed) in &mut self.followed {
@@ -237,7 +240,7 @@ impl LivePerf {
         Window { read: self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect() }
     }
 
-    /// The counters of somebody of whose time on a CPU this is nearly all; else `None`.
+    /// The counters, if this is nearly all of the task's time on a CPU; otherwise `None`.
     fn whole(&self, counted: &Window, on_cpu_ns: u64) -> Option<Counters> {
         whole(self.plan.counters(&counted.read, self.turn_ns), counted.enabled_ns(), on_cpu_ns)
     }
@@ -253,7 +256,7 @@ impl LivePerf {
             if self.options.of.is_some_and(|of| of != task.tenant) {
                 continue;
             }
-            // Two tasks of one number in one window cannot be told apart by it.
+            // Two tasks with the same number in one window cannot be distinguished by it.
             let twins = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
             let window = match on_cpu_ns {
@@ -293,12 +296,12 @@ impl LivePerf {
         }
     }
 
-    /// Adds what was counted in a window to the sums of whose tasks they were in it. A task that is listed for the first
-    /// time brings along all that it has counted until now.
+    /// Adds the counts of a window to the sums of the tenants that the tasks belonged to. A task that is
+    /// listed for the first time brings along its earlier counts.
     fn add_to_tenants(&mut self, windows: &BTreeMap<TaskId, Window>, seen: &Observation) {
         let mut listed = BTreeMap::new();
         for task in &seen.tasks {
-            // Of two of one number it is the older one that has been followed.
+            // Of two with the same number, the older one has been followed.
             listed.entry(task.id).or_insert(task.tenant);
         }
         for (id, followed) in &mut self.followed {
@@ -339,7 +342,7 @@ impl CounterSource for LivePerf {
             Grain::Task => self.fill_tasks(seen),
             Grain::Tree(of) => self.fill_tree(seen, of),
         }
-        // Hosts say that they do not read them; this does.
+        // Hosts say that they do not read them; this source does.
         seen.unavailable.retain(|u| u.what != What::HardwareCounters);
         self.reckon(seen);
         let new = self.said.iter().filter(|u| !seen.unavailable.contains(u));
@@ -349,7 +352,7 @@ impl CounterSource for LivePerf {
 }
 
 impl LivePerf {
-    /// What counting took of the tenants that were counted.
+    /// How much counting took from the counted tenants.
     fn reckon(&mut self, seen: &Observation) {
         let counted = seen.by_tenant.iter().filter(|t| t.account.counters.is_some()).map(|t| &t.account);
         let (mut switches, mut on_cpu_ns) = (Some(0), 0);
@@ -367,7 +370,7 @@ impl LivePerf {
     }
 }
 
-/// What the events of every group of the plan counted: of a task in a window, or the sum of several of either.
+/// The counts of the events in every group of the plan: of a task in a window, or the sum of several.
 #[derive(Clone, Debug, PartialEq)]
 struct Window {
     read: Vec<Vec<Reading>>,
@@ -380,7 +383,7 @@ impl Window {
         }
     }
 
-    /// That of all of them; `None`: there are none.
+    /// Their sum; `None` if there are none.
     fn sum<'a>(mut windows: impl Iterator<Item = &'a Window>) -> Option<Window> {
         let mut sum = windows.next()?.clone();
         windows.for_each(|more| sum.add(more));
@@ -392,19 +395,19 @@ impl Window {
         self.read.iter().filter_map(|group| group.first())
     }
 
-    /// How long who was counted ran while followed.
+    /// How long the counted tasks ran while followed.
     fn enabled_ns(&self) -> u64 {
         self.turns().next().map_or(0, |r| r.enabled_ns)
     }
 
-    /// Whether the task was followed (nearly) all the time that it ran.
+    /// Whether the task was followed for (nearly) all of its running time.
     fn covers(&self, on_cpu_ns: u64) -> bool {
         covers(self.enabled_ns(), on_cpu_ns)
     }
 }
 
 impl Followed {
-    /// What was counted since the last time; `None` when it cannot be read.
+    /// The counts since the last time; `None` if they cannot be read.
     fn window(&mut self) -> Option<Window> {
         let now: Vec<Vec<Reading>> = self.groups.iter().map(|g| g.read().ok()).collect::<Option<_>>()?;
         let since = |(now, last): (&Vec<Reading>, &Vec<Reading>)| -> Vec<Reading> {
@@ -421,7 +424,7 @@ fn covers(part_ns: u64, whole_ns: u64) -> bool {
     whole_ns.saturating_sub(part_ns) <= (whole_ns / 10).max(SLACK_NS)
 }
 
-/// Counters of a part, scaled to the whole when the part covers it.
+/// Counters of a part, scaled to the whole if the part covers it.
 fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
     if part_ns >= whole_ns {
         return Some(counters);
@@ -436,8 +439,8 @@ fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
     Some(scaled)
 }
 
-/// Whether these events are counted together, found out on this thread: the kernel has to accept them, and there has to
-/// be [room](Room) for them.
+/// Whether these events are counted together, tried on this thread: the kernel has to accept them, and there
+/// has to be [room](Room) for them.
 pub fn accepted(events: &[Event], manner: CountOptions) -> Result<(), i32> {
     Group::open(events, Whose::Mine, manner)?;
     if events.len() < 2 || room().holds(events.len()) {

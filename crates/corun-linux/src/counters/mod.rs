@@ -12,8 +12,9 @@
 //! | [`recorded`] | the same, written down and read back |
 //!
 //! The modelled machine needs no source: it puts counters into its observations itself
-//! ([`FromHost`](corun_model::counter_source::FromHost)). Off unless asked for, since the kernel has to save and restore the
-//! counters of a followed task at every switch, which in a virtual machine is dear; `docs/counters.md` has numbers.
+//! ([`FromHost`](corun_model::counter_source::FromHost)). Counting is off unless requested. The kernel has to
+//! save and restore the counters of a followed task at every switch, which is expensive in a virtual machine;
+//! `docs/counters.md` has numbers.
 
 pub mod cost;
 pub mod format;

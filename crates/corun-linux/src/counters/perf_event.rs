@@ -1,18 +1,19 @@
 //! The system call behind the counters: opening, reading and closing groups of events of one task.
 //!
-//! A group is counted together or not at all, which is why what is compared belongs into one. It is opened disabled and
-//! enabled as a whole, so that its events count over the same time. Reading is one system call a group.
+//! A group is counted together or not at all, so events that are compared belong into one group. It is opened
+//! disabled and then enabled as a whole, so that its events count over the same time. Reading takes one
+//! system call per group.
 
 use super::reading::Reading;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What to count: the part of `perf_event_attr` that tells one hardware event from another.
+/// What to count: the part of `perf_event_attr` that distinguishes hardware events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     /// The number of the PMU.
     pub kind: u32,
-    /// Which of its events; how the bits lie is said by the PMU's `format`.
+    /// The event; the PMU's `format` describes the layout of its bits.
     pub config: u64,
     /// More of the same, for events that need it.
     pub config1: u64,
@@ -23,9 +24,9 @@ pub struct Event {
 /// How to count, for all events of a source alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountOptions {
-    /// Whether the kernel's share of the task's work is counted too.
+    /// Whether the kernel's share of the task's work counts, too.
     pub kernel: bool,
-    /// Whether what the task creates from now on counts as the task itself.
+    /// Whether tasks that the task creates from now on count as the task itself.
     pub inherit: bool,
 }
 
@@ -36,11 +37,11 @@ pub enum Whose {
     Mine,
     /// Another thread's.
     Task(u32),
-    /// Everybody's on the socket of this CPU: for a PMU that counts sockets.
+    /// Everybody on the socket of this CPU: for a PMU that counts sockets.
     Cpu(u32),
 }
 
-/// Events of one task that are counted together. Dropped, nobody counts them any more.
+/// Events of one task that are counted together. Dropping it stops the counting.
 #[derive(Debug)]
 pub struct Group {
     fds: Vec<OwnedFd>,
@@ -73,7 +74,7 @@ const CLOSE_ON_EXEC: u64 = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 
 impl Group {
-    /// Begins to count `events` of one task, on whichever CPU it runs.
+    /// Starts counting `events` of one task, on whichever CPU it runs.
     ///
     /// # Errors
     /// The kernel's error number.
@@ -92,7 +93,7 @@ impl Group {
         Ok(Group { fds })
     }
 
-    /// What each event has counted since it was opened; a task that has ended keeps its last values.
+    /// The count of each event since it was opened; a task that has ended keeps its last values.
     ///
     /// # Errors
     /// What the kernel said.
@@ -119,7 +120,7 @@ fn open(event: &Event, whose: Whose, manner: CountOptions, leader: Option<RawFd>
         Whose::Task(tid) => (tid as libc::pid_t, -1),
         Whose::Cpu(cpu) => (-1, cpu as libc::c_int),
     };
-    // A socket's PMU cannot leave anybody out, and refuses to be asked for it.
+    // A socket's PMU cannot leave anybody out, and refuses such a request.
     let mut flags = if cpu < 0 { EXCLUDE_HYPERVISOR } else { 0 };
     flags |= if manner.kernel { 0 } else { EXCLUDE_KERNEL };
     flags |= if manner.inherit { INHERIT } else { 0 };
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_not_there_is_an_error_with_a_number() {
+    fn a_missing_task_is_an_error_with_a_number() {
         let nobody = Whose::Task(i32::MAX as u32 - 1);
         let errno = Group::open(&[TASK_CLOCK], nobody, USER).unwrap_err();
         assert!([libc::ESRCH, libc::EACCES, libc::EPERM].contains(&errno), "{errno}");

@@ -1,12 +1,13 @@
-//! What will be counted here, and in which groups: the event table, held against what the kernel accepts.
+//! What will be counted here, and in which groups: the event table, compared with what the kernel accepts.
 //!
-//! Method: every event that the wanted counters need is offered to the kernel once, on corun's own thread; what it
-//! refuses is said and left out. What is compared with each other (a [`Theme`]) goes into one group, as far as the CPU
-//! has counters for it: a theme joins the last group when the kernel accepts both together, else it begins a new one,
-//! and one that is too large by itself is split. An event that several counters need is counted once; events that one
-//! counter alone needs, and that differ in nothing but AMD's unit mask, are one event with all of their bits.
+//! Method: every event that the wanted counters need is offered to the kernel once, on corun's own thread.
+//! Refused events are reported and left out. Counters that are compared with each other (a [`Theme`]) go into
+//! one group, as far as the CPU has room. A theme joins the last group if the kernel accepts both together.
+//! Otherwise it starts a new one, and a theme that is too large by itself is split. An event that several
+//! counters need is counted once. If events serve one counter alone and differ only in AMD's unit mask, they
+//! become one event with all of their bits.
 //!
-//! A CPU without a table still has its pace counted, by the kernel's own names for these four events.
+//! On a CPU without a table, the pace is still counted: the kernel has generic names for these four events.
 
 use super::format::{core_pmu, Format};
 use super::identity;
@@ -24,11 +25,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Theme {
     /// Cycles, instructions, branches and their misses: speed, and spinning.
     Pace,
-    /// Stalls, coherence and remote memory: what the waiting was for.
+    /// Stalls, coherence and remote memory: the reasons for waiting.
     Stalls,
     /// Misses of L2 and last-level cache, memory traffic.
     Cache,
-    /// What work was done and what memory cost, in as few events as that takes; some are in the other themes, too.
+    /// The work done and the cost of memory, in as few events as possible; some are in the other themes, too.
     Work,
 }
 
@@ -59,7 +60,7 @@ impl Theme {
     }
 }
 
-/// Who was counted for so long, in nanoseconds, has done something.
+/// A task that was counted for this long, in nanoseconds, has done something.
 const RAN_NS: u64 = 1_000_000;
 
 /// Would the kernel count these events together? An error is its number.
@@ -68,29 +69,29 @@ pub type Ask<'a> = &'a dyn Fn(&[Event], CountOptions) -> Result<(), i32>;
 /// What is counted, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The micro-architecture whose table is used; `None`: the kernel's own names for the pace.
+    /// The micro-architecture whose table is used; `None` for the kernel's generic names of the pace.
     pub table: Option<String>,
     /// Events that are counted together.
     pub groups: Vec<Vec<Event>>,
-    /// How each counter is made of them.
+    /// How each counter is computed from them.
     pub counters: BTreeMap<Counter, Count>,
-    /// Whether the kernel's share is counted too.
+    /// Whether the kernel's share counts, too.
     pub kernel: bool,
     /// What cannot be counted here, and why.
     pub refused: Vec<Unavailable>,
-    /// Of counters that cannot be counted, the same for somebody who needs them.
+    /// The same for a caller who needs a particular counter.
     needed: Refused,
 }
 
-/// How a counter is made of counted events.
+/// How a counter is computed from counted events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Group and place in it of every event of the sum.
+    /// Group and index of every event of the sum.
     places: Vec<(usize, usize)>,
     times: u64,
     /// The vendor's names of the events.
     pub names: Vec<String>,
-    /// Where this differs from what the counter means.
+    /// How this differs from the definition of the counter.
     pub note: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl Plan {
     /// Makes a plan for this machine.
     ///
     /// # Errors
-    /// [`Refusal`] when nothing at all can be counted.
+    /// [`Refusal`] if nothing at all can be counted.
     pub fn make(root: &Root, themes: &[Theme], ask: Ask) -> Result<Plan, Refusal> {
         let (table, mut entries, lacking) = known(root);
         let cycles = entries.get(&Counter::Cycles).map(|e| e.events.clone()).unwrap_or_default();
@@ -148,7 +149,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The first of these counters that cannot be counted here, and why, for somebody who needs it.
+    /// The first of these counters that cannot be counted here, and why, for a caller who needs it.
     pub fn lacks(&self, needed: &[Counter]) -> Option<Unavailable> {
         let absent = *needed.iter().find(|c| !self.counters.contains_key(c))?;
         let told = self.needed.0.iter().find(|(_, counters)| counters.contains(&absent));
@@ -156,8 +157,8 @@ impl Plan {
         Some(Unavailable { what: What::Counters(vec![absent]), why })
     }
 
-    /// The same with groups that take turns wherever they would not be counted together: groups that the kernel would
-    /// count at once in counters that are not there get copies of an event until it does not.
+    /// The same, but groups that would not be counted together take turns. If the kernel would count groups
+    /// at once in counters that do not exist, they get copies of an event until it does not.
     #[must_use]
     pub fn within(mut self, room: Room) -> Plan {
         let Some(&spare) = self.groups.first().and_then(|g| g.first()) else { return self };
@@ -168,13 +169,14 @@ impl Plan {
         self
     }
 
-    /// How many events are counted: as many files are open per task.
+    /// The number of counted events: each task needs this many open files.
     pub fn events(&self) -> usize {
         self.groups.iter().map(Vec::len).sum()
     }
 
-    /// The counters, from what was read of every group; one whose group was counted for too little is `None`
-    /// ([`Reading::scaled`]), and so is what did not move in a group in which something is [lost](Plan::lost).
+    /// The counters, from the readings of every group. A counter is `None` if its group was counted for too
+    /// little ([`Reading::scaled`]), or if it did not move in a group in which something is
+    /// [lost](Plan::lost).
     pub fn counters(&self, read: &[Vec<Reading>], turn_ns: u64) -> Counters {
         let mut counters = Counters::default();
         let lost = self.lost(read);
@@ -189,8 +191,8 @@ impl Plan {
         counters
     }
 
-    /// Groups of which something did not count although the kernel says so: nobody runs for [`RAN_NS`] without a cycle
-    /// or an instruction. What else is zero in such a group is no more known.
+    /// Groups in which some event did not count, although the kernel says that it did: no task runs for
+    /// [`RAN_NS`] without a cycle or an instruction. Other zeros in such a group are unknown, too.
     pub fn lost(&self, read: &[Vec<Reading>]) -> BTreeSet<usize> {
         let always = [Counter::Cycles, Counter::Instructions];
         let places = always.iter().filter_map(|c| self.counters.get(c)).flat_map(|count| &count.places);
@@ -240,7 +242,7 @@ impl Plan {
     }
 }
 
-/// How many events there are in every choice of two groups and more.
+/// The number of events in every choice of two or more groups.
 fn sums_of_several(groups: &[Vec<Event>]) -> Vec<usize> {
     // (how many groups, how many events) of every choice among the groups so far.
     let mut choices = vec![(0, 0)];
@@ -251,16 +253,16 @@ fn sums_of_several(groups: &[Vec<Event>]) -> Vec<usize> {
     choices.into_iter().filter(|&(n, _)| n > 1).map(|(_, sum)| sum).collect()
 }
 
-/// An entry of the table and its events as the kernel takes them.
+/// An entry of the table and its events in the kernel's encoding.
 struct Encoded {
     events: Vec<Event>,
     entry: Entry,
-    /// The bits of `config` of which any may be set together, to count what each of them counts; 0 where that is not so.
+    /// The bits of `config` that may be combined freely, to count the events of each; 0 if there are none.
     mask: u64,
 }
 
 impl Encoded {
-    /// Makes one event of those that differ in the mask only and that nobody else needs.
+    /// Merges events that differ only in the mask and that no other counter needs.
     fn join(&mut self, needed: &[Event]) {
         let bare = |event: &Event| Event { config: event.config & !self.mask, ..*event };
         let mut joined: Vec<Event> = Vec::new();
@@ -290,7 +292,7 @@ fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, Why) {
     match (table, format) {
         (Ok(table), Ok(format)) => {
             let lacking = Why::NoSuchEvent { cpu: table.name.clone() };
-            // AMD's manual: unit masks may be combined; those of others may be numbers.
+            // AMD's manual: unit masks may be combined; those of other makers may be numbers.
             let mask = if table.name.starts_with("amd") { format.encode("umask=0xff").ok() } else { None };
             let mask = mask.map_or(0, |e| e.config);
             let encode = |(counter, entry): (Counter, Entry)| {
@@ -303,7 +305,7 @@ fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, Why) {
     }
 }
 
-/// The kernel's own names: the same four events on every CPU that it drives.
+/// The kernel's generic names: the same four events on every supported CPU.
 fn generic() -> BTreeMap<Counter, Encoded> {
     const HARDWARE: u32 = 0;
     let known = [
@@ -323,7 +325,7 @@ fn generic() -> BTreeMap<Counter, Encoded> {
     known.into_iter().map(entry).collect()
 }
 
-/// Whether the kernel's share may be counted too; an error when not even the user's may.
+/// Whether the kernel's share may be counted, too; an error if not even the user's may.
 fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
     match ask(cycles, CountOptions { kernel: true, inherit: false }) {
         Ok(()) => Ok(true),
@@ -334,7 +336,7 @@ fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
     }
 }
 
-/// Refused counters, those with the same reason in one line.
+/// Refused counters; those with the same reason are in one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Refused(Vec<(Why, Vec<Counter>)>);
 

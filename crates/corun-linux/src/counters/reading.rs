@@ -1,15 +1,15 @@
-//! Multiplexing: what an event would have counted had it been counted all the time.
+//! Multiplexing: what an event would have counted if it had been counted all the time.
 //!
-//! A CPU has few counters. When more groups are open than fit, the kernel lets them take turns of a few milliseconds
-//! and says for how long a group was wanted (enabled) and for how long it counted (running). The count is scaled by the
-//! ratio of the two, as `perf stat` does.
+//! A CPU has few counters. If more groups are open than fit, the kernel lets them take turns of a few
+//! milliseconds. It reports how long a group was wanted (enabled) and how long it counted (running). The
+//! count is scaled by the ratio of the two, as `perf stat` does.
 //!
-//! The error: turns are a sample of the task's time. With `n` of `N` turns seen, the relative standard error of the sum
-//! is `cv · √((1 − n/N) / n)`, where `cv` is how much turns differ (their standard deviation by their mean). It is stated
-//! for `cv = 1`, turns as different as those of an exponential distribution; steady programs are well below. It does not
-//! hold for a program that changes in step with the turns.
+//! The error: turns are a sample of the task's time. With `n` of `N` turns seen, the relative standard error
+//! of the sum is `cv · √((1 − n/N) / n)`, where `cv` is the variation of the turns (their standard deviation
+//! divided by their mean). The error is given for `cv = 1`, the variation of an exponential distribution;
+//! steady programs are well below. It does not hold for a program that changes in step with the turns.
 
-/// What one event has counted, since it was opened or between two times.
+/// The count of one event, since it was opened or between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Counted events.
@@ -41,8 +41,8 @@ impl Reading {
         }
     }
 
-    /// The count scaled to the whole time; `None` when the task ran but was counted for so little of it, with turns of
-    /// `turn_ns`, that the error may be as large as the count.
+    /// The count scaled to the whole time. `None` if the task ran, but was counted for so little of its time,
+    /// with turns of `turn_ns`, that the error may be as large as the count.
     pub fn scaled(&self, turn_ns: u64) -> Option<u64> {
         match (self.running_ns, self.enabled_ns) {
             (running, enabled) if running >= enabled => Some(self.value),
@@ -51,13 +51,13 @@ impl Reading {
         }
     }
 
-    /// The share of the task's time in which it was counted, 0 to 1; `None` when it did not run.
+    /// The share of the task's time in which it was counted, 0 to 1; `None` if it did not run.
     pub fn counted_share(&self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| (self.running_ns as f64 / self.enabled_ns as f64).min(1.0))
     }
 
-    /// The relative standard error of [`scaled`](Reading::scaled) for turns of `turn_ns` (see the module's text); 0 when
-    /// all was counted, 1 at most, since less than one turn says nothing.
+    /// The relative standard error of [`scaled`](Reading::scaled) for turns of `turn_ns` (see the module's
+    /// text): 0 if all was counted, at most 1, since less than one turn says nothing.
     pub fn relative_error(&self, turn_ns: u64) -> f64 {
         let Some(share) = self.counted_share() else { return 0.0 };
         let turns = (self.running_ns as f64 / turn_ns.max(1) as f64).max(f64::MIN_POSITIVE);
@@ -65,7 +65,7 @@ impl Reading {
     }
 }
 
-/// `value × to ÷ from`, rounded to the nearest, without overflow on the way; the result saturates.
+/// `value × to ÷ from`, rounded to the nearest, without intermediate overflow; the result saturates.
 pub fn times(value: u64, to: u64, from: u64) -> u64 {
     let from = u128::from(from.max(1));
     u64::try_from((u128::from(value) * u128::from(to) + from / 2) / from).unwrap_or(u64::MAX)
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_is_none_when_all_was_counted_and_falls_with_the_number_of_turns() {
+    fn the_error_is_zero_if_all_was_counted_and_falls_with_the_number_of_turns() {
         let of = |running_ns, enabled_ns| Reading { value: 1, enabled_ns, running_ns }.relative_error(4);
         assert_eq!(of(400, 400), 0.0);
         assert_eq!(of(200, 400), 0.1);
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_counted_all_the_time_is_not_touched(value: u64, ns in 1u64..) {
+        fn a_count_of_the_whole_time_stays_as_it_is(value: u64, ns in 1u64..) {
             prop_assert_eq!(Reading { value, enabled_ns: ns, running_ns: ns }.scaled(1), Some(value));
         }
 
@@ -136,11 +136,12 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
-        /// Turns that differ as the formula assumes, one in `groups` of them counted, in random order: the stated
-        /// error must be neither far too small nor far too large. Over 400 repetitions, the root of the mean square of
-        /// a relative error whose distribution has heavy tails is known to well within a factor of 1.5.
+        /// Turns that vary as the formula assumes, one in `groups` of them counted, in random order: the
+        /// stated error must be neither far too small nor far too large. The relative error has a
+        /// distribution with heavy tails. Over 400 repetitions its root mean square is known to well within a
+        /// factor of 1.5.
         #[test]
-        fn the_stated_error_is_the_error_that_happens(seed: u64, groups in 2u64..5, turns in 40u64..200) {
+        fn the_stated_error_is_the_observed_error(seed: u64, groups in 2u64..5, turns in 40u64..200) {
             let mut state = seed | 1;
             let mut uniform = move || {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,8 +1,10 @@
-//! Counters written down and read back: JSON lines, so that what was counted on one machine can be judged on another.
+//! Counters written to a file and read back: JSON lines, so that counts of one machine can be examined on
+//! another.
 //!
-//! The first line is `{"schema":"corun.counters/1", …}`, each following line a window with what was counted of its tasks
-//! and tenants. A task is known by its number and birth, a tenant by its key, a window by its two ends: a recording
-//! belongs to the observations that it was made with. A counter that was not counted is left out.
+//! The first line is `{"schema":"corun.counters/1", …}`. Each following line is a window with the counts of
+//! its tasks and tenants. A task is identified by its number and birth, a tenant by its key, a window by its
+//! two ends. So a recording belongs to the observations that it was made with. A counter that was not counted
+//! is left out.
 
 use corun_model::observation::{Account, Observation};
 use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What, Why};
@@ -11,13 +13,13 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use thiserror::Error;
 
-/// What a recording says of itself in its first line.
+/// A recording's description of itself in its first line.
 pub const SCHEMA: &str = "corun.counters/1";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     schema: String,
-    /// Which machine counted, as a person would name it.
+    /// The machine that counted, under a name for people.
     machine: String,
 }
 
@@ -62,10 +64,10 @@ impl<S: CounterSource, W: Write> Recorder<S, W> {
         Ok(Recorder { source, out, failed: None })
     }
 
-    /// Ends the recording and gives the source and the file back.
+    /// Ends the recording and returns the source and the file.
     ///
     /// # Errors
-    /// The first error of writing: what follows it was not written.
+    /// The first write error: everything after it was not written.
     pub fn finish(mut self) -> io::Result<(S, W)> {
         match self.failed {
             Some(e) => Err(e),
@@ -93,7 +95,7 @@ impl<S: CounterSource, W: Write> CounterSource for Recorder<S, W> {
 }
 
 impl Window {
-    /// What was counted; of `unavailable` only what came after the first `known`.
+    /// The counts; of `unavailable` only what came after the first `known`.
     fn of(seen: &Observation, known: usize) -> Window {
         let tasks = seen
             .tasks
@@ -130,7 +132,7 @@ pub enum RecordingError {
         /// What the system said.
         source: io::Error,
     },
-    /// It is none, or of another version.
+    /// It is not a recording, or of another version.
     #[error("line 1 is not the beginning of a recording of counters (`{{\"schema\":\"{SCHEMA}\",…}}`)")]
     Schema,
     /// A line is no window.
@@ -151,7 +153,7 @@ pub enum RecordingError {
     },
 }
 
-/// A recording as a source: gives the counters back to the observations that they were made with.
+/// A recording as a source: it adds the counters to the observations that they were made with.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     machine: String,
@@ -227,7 +229,7 @@ impl CounterSource for Recording {
 }
 
 impl Counted {
-    /// The error is a counter's name that is none.
+    /// The error is the unknown name of a counter.
     fn of(window: Window) -> Result<Counted, String> {
         let mut counted = Counted::default();
         for task in window.tasks {

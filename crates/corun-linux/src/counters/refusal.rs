@@ -1,10 +1,10 @@
-//! Why the kernel will not count: what each error of `perf_event_open` means on this machine.
+//! Why the kernel refuses to count: the meaning of each error of `perf_event_open` on this machine.
 
 use crate::cpustat;
 use crate::root::Root;
 pub use corun_model::why::NoCounters as Refusal;
 
-/// What an error of `perf_event_open` means on this machine.
+/// The meaning of an error of `perf_event_open` on this machine.
 pub fn of_errno(root: &Root, errno: i32) -> Refusal {
     let error = name_of(errno);
     match errno {
@@ -51,7 +51,7 @@ mod tests {
     use crate::counters::fixture;
 
     #[test]
-    fn every_error_has_a_reason_of_its_own_and_a_remedy() {
+    fn every_error_has_its_own_reason_and_remedy() {
         let (_dir, root) = fixture::with(&[("/proc/sys/kernel/perf_event_paranoid", "3\n")]);
         let errors = [
             libc::ENOENT,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_machine_is_told_that_it_was_given_none() {
+    fn a_virtual_machine_is_told_that_its_host_gives_it_no_counters() {
         let (_dir, root) = fixture::with(&[("/proc/cpuinfo", "flags\t: fpu hypervisor\n")]);
         assert!(matches!(of_errno(&root, libc::ENOENT), Refusal::NoPmu { is_virtual: true, .. }));
     }

@@ -1,19 +1,21 @@
-//! How many events are really counted at once.
+//! How many events are really counted at the same time.
 //!
-//! The kernel accepts as many as the CPU shows counters. In a virtual machine that is not what there is: where the
-//! host keeps a counter for itself (its NMI watchdog takes one), the guest's last one is programmed, read, and never
-//! moves. The guest's kernel knows nothing of that: it says that the event was counted all the time, and the count is
-//! zero. So what is there is tried out: instructions, opened several times in one group, have to be counted by all.
+//! The kernel accepts as many events as the CPU reports counters. In a virtual machine there may be fewer. If
+//! the host keeps a counter for itself (its NMI watchdog takes one), the guest's last counter is programmed
+//! and read, but never moves. The guest's kernel does not know that: it reports that the event was counted
+//! all the time, and the count is zero. So corun tries it: it opens instructions several times in one group,
+//! and all of them have to count.
 //!
-//! Limits: tried once, on one CPU, with one event. A CPU with fixed counters besides (Intel) may hold more of other
-//! events than was tried; nothing is limited there unless a copy was lost. What other programs count meanwhile is theirs.
+//! Limits: this is tried once, on one CPU, with one event. A CPU with additional fixed counters (Intel) may
+//! hold more events of other kinds than the test shows. No limit applies there unless a copy was lost.
+//! Counters that other programs use meanwhile count as missing.
 
 use super::perf_event::{CountOptions, Event, Group, Whose};
 
-/// No CPU has more counters for one event.
+/// No CPU has more counters for one event than this.
 const MOST: usize = 16;
 
-/// `PERF_COUNT_HW_INSTRUCTIONS`: what every program does at every step.
+/// `PERF_COUNT_HW_INSTRUCTIONS`: every step of every program executes some.
 const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
 
 /// Steps between opening and reading: tens of microseconds.
@@ -22,9 +24,9 @@ const STEPS: u64 = 100_000;
 /// How many events of one group are accepted, and how many of these are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// As many as the kernel takes for possible.
+    /// As many as the kernel accepts.
     pub claimed: usize,
-    /// As many as were counted; less where somebody below the kernel keeps counters for himself.
+    /// As many as were counted; fewer if a layer below the kernel keeps counters for itself.
     pub counted: usize,
 }
 
@@ -34,7 +36,7 @@ impl Room {
         Room::found(|events| counts(events, manner))
     }
 
-    /// The same, from what so many copies counted; `None`: they were refused.
+    /// The same, from the counts of this many copies; `None` if they were refused.
     fn found(count: impl Fn(usize) -> Option<Vec<u64>>) -> Room {
         let mut room = Room { claimed: 0, counted: 0 };
         for events in 1..=MOST {
@@ -47,18 +49,19 @@ impl Room {
         room
     }
 
-    /// Whether a group of so many events is counted, if the kernel accepts it.
+    /// Whether a group of this many events is counted, if the kernel accepts it.
     pub fn holds(self, events: usize) -> bool {
         self.counted == self.claimed || events <= self.counted.max(1)
     }
 
-    /// Whether the kernel would count so many events of several groups at once although there is no room for them.
+    /// Whether the kernel would count this many events of several groups at once although there is no room
+    /// for them.
     pub fn deceives(self, events: usize) -> bool {
         !self.holds(events) && events <= self.claimed
     }
 }
 
-/// What so many copies of the event count over [`STEPS`] steps; `None`: they were refused.
+/// The counts of this many copies of the event over [`STEPS`] steps; `None` if they were refused.
 fn counts(events: usize, manner: CountOptions) -> Option<Vec<u64>> {
     let group = Group::open(&vec![INSTRUCTIONS; events], Whose::Mine, manner).ok()?;
     for n in 0..STEPS {
@@ -71,7 +74,7 @@ fn counts(events: usize, manner: CountOptions) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// A machine that accepts so many events and counts only the first of them.
+    /// A machine that accepts this many events and counts only the first of them.
     fn machine(claimed: usize, counted: usize) -> Room {
         Room::found(|events| {
             let of = |n| if n < counted { 3_000_000 - n as u64 } else { 126 };
@@ -80,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_somebody_below_keeps_is_found_missing() {
+    fn a_counter_that_a_lower_layer_keeps_is_found_missing() {
         assert_eq!(machine(6, 5), Room { claimed: 6, counted: 5 });
         assert_eq!(machine(6, 6), Room { claimed: 6, counted: 6 });
         assert_eq!(machine(0, 0), Room { claimed: 0, counted: 0 });
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_seen_to_be_lost_limits_a_group() {
+    fn only_an_observed_loss_limits_a_group() {
         let (short, full) = (machine(6, 5), machine(6, 6));
         assert!(short.holds(5) && !short.holds(6) && short.deceives(6) && !short.deceives(7));
         assert!(

@@ -1,8 +1,8 @@
-//! Which events count what on which micro-architecture: the tables in `events/`, which a generator wrote.
+//! The events of each counter on each micro-architecture: the tables in `events/`, which a generator wrote.
 //!
-//! A table has an [`Entry`] for every counter that the micro-architecture can count: a sum of the vendor's events, times
-//! a number of bytes where the counter is in bytes. A counter without an entry cannot be counted there per task.
-//! `events/NOTICE.md` says where the facts come from.
+//! A table has an [`Entry`] for every counter that the micro-architecture can count. An entry is a sum of the
+//! vendor's events, multiplied by a number of bytes if the counter is in bytes. A counter without an entry
+//! cannot be counted there per task. `events/NOTICE.md` names the source of the facts.
 
 use corun_model::Counter;
 use regex_lite::Regex;
@@ -19,7 +19,7 @@ const VENDORS: [&str; 3] = [
 /// The events of one micro-architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The micro-architecture, in the words of the source: `skylakex`, `amdzen4`, `neoverse-n1`.
+    /// The micro-architecture, in the source's notation: `skylakex`, `amdzen4`, `neoverse-n1`.
     pub name: String,
     /// The version of the vendor's list.
     pub version: String,
@@ -30,15 +30,15 @@ pub struct Table {
 /// How one counter is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The sum of these is what is counted…
+    /// The counter is the sum of these…
     pub sum: Vec<VendorEvent>,
     /// …times this.
     pub times: u64,
-    /// Where this differs from what the counter means.
+    /// How this differs from the definition of the counter.
     pub note: Option<String>,
 }
 
-/// An event as its vendor names it, with its encoding as `perf` writes it.
+/// An event under its vendor's name, with its encoding in the notation of `perf`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VendorEvent {
     /// `CYCLE_ACTIVITY.STALLS_L2_MISS`.
@@ -47,16 +47,16 @@ pub struct VendorEvent {
     pub terms: String,
 }
 
-/// A file of tables makes no sense. Those that corun carries are tested to make sense.
+/// A file of tables makes no sense. Tests check the files that corun carries.
 #[derive(Debug, Error)]
 pub enum TableError {
-    /// It is no TOML of the expected form.
+    /// It is not TOML of the expected form.
     #[error("the event tables cannot be read: {0}")]
     Form(#[from] toml::de::Error),
     /// A pattern of CPUs is no pattern.
     #[error("`{0}` is no pattern of CPUs")]
     Pattern(String),
-    /// A counter has no such name, or what counts it is not a sum of events.
+    /// No counter has this name, or its events are not a sum.
     #[error("the table `{table}` says of `{counter}`: `{count}`")]
     Entry {
         /// Which table.
@@ -88,10 +88,10 @@ struct Line {
 }
 
 impl Table {
-    /// The table for a CPU of this identity; `None` when there is none.
+    /// The table for a CPU with this identity; `None` if there is none.
     ///
     /// # Errors
-    /// [`TableError`] when the tables make no sense.
+    /// [`TableError`] if the tables make no sense.
     pub fn of(identity: &str) -> Result<Option<Table>, TableError> {
         for text in VENDORS {
             let mut file: File = toml::from_str(text)?;
@@ -141,7 +141,7 @@ impl Entry {
     }
 }
 
-/// Whether a pattern is for this CPU: with its stepping, or, as most patterns, for all steppings.
+/// Whether a pattern matches this CPU: with its stepping or, like most patterns, all steppings.
 fn fits(pattern: &str, identity: &str) -> Result<bool, TableError> {
     let regex =
         Regex::new(&format!("^(?:{pattern})$")).map_err(|_| TableError::Pattern(pattern.to_owned()))?;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_line() {
+    fn nonsense_is_refused_with_its_line() {
         let line = |count: &str| Line { count: count.into(), note: None };
         for bad in ["", "NAME", "x * NAME/event=1/", "NAME/event=1", "A/event=1/ B/event=2"] {
             assert_eq!(Entry::parse(&line(bad)), None, "{bad}");

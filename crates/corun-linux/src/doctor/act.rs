@@ -1,4 +1,4 @@
-//! What can be done to co-runners: the five knobs, and the backends that can turn them.
+//! What can be done to co-runners: the five knobs, and the backends that can set them.
 
 use super::probes::may_write;
 use super::{line, Finding, Findings, Part, Privileges, Probes};
@@ -94,7 +94,7 @@ fn freezer(f: &mut Findings, root: &Root) {
     }
 }
 
-/// Whether what is mounted there can only be read.
+/// Whether that mount is read-only.
 fn is_read_only(root: &Root, mount: &Path) -> bool {
     let mounts = root.read("/proc/self/mountinfo").unwrap_or_default();
     // 30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw

@@ -1,11 +1,12 @@
-//! What this machine lets a session start: the limits that corun would run into, told beforehand.
+//! What this machine lets a session start: the limits that corun would run into, reported in advance.
 
 use super::{Finding, Findings, Part};
 use crate::cpulist;
 use crate::limits::{self, Shortage};
 use crate::root::Root;
 
-/// What a verb starts at most: a command and the thread that launches it, the one that reads samples, a supervisor, and one more.
+/// The most that a verb starts: a command and the thread that launches it, one that reads samples, a
+/// supervisor, and one more.
 const NEEDED: u64 = 5;
 
 pub(super) fn findings(root: &Root) -> Vec<Finding> {
@@ -71,7 +72,7 @@ fn filter(f: &mut Findings, root: &Root) {
     }
 }
 
-/// Whether the files that tell the CPUs are somebody's who shows fewer than there are.
+/// Whether the files about CPUs come from a layer that shows fewer than there are.
 fn shown_cpus(f: &mut Findings, root: &Root) {
     const WHAT: &str = "CPUs that are shown";
     let mounts = root.read("/proc/self/mountinfo").unwrap_or_default();

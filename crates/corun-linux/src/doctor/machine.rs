@@ -1,4 +1,4 @@
-//! What sort of machine this is: facts that explain the other answers.
+//! The kind of machine: facts that explain the other answers.
 
 use super::{line, Finding, Findings, Part, Probes};
 use crate::cpustat;
@@ -55,7 +55,7 @@ fn scheduler(f: &mut Findings, root: &Root, probes: &Probes) {
     let version = line(root, "/proc/sys/kernel/version").unwrap_or_default();
     let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
     let model = match line(root, "/sys/kernel/debug/sched/preempt") {
-        // `none voluntary (full) lazy`: the one in brackets holds.
+        // `none voluntary (full) lazy`: the one in parentheses is in force.
         Some(modes) => modes.split(['(', ')']).nth(1).map(|mode| format!("preemption {mode}")),
         None => version
             .split_whitespace()
@@ -76,7 +76,7 @@ fn autogroup(f: &mut Findings, root: &Root) {
     f.fact("autogroup", found);
 }
 
-/// Whether groups get what their weights promise ([`Linux::STRETCH_WHO_RUNS`]).
+/// Whether groups get the share of their weights ([`Linux::STRETCH_WHO_RUNS`]).
 fn group_shares(f: &mut Findings, root: &Root) {
     let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
     if Linux::of(&release).is_some_and(|linux| Linux::STRETCH_WHO_RUNS.contains(&linux)) {

@@ -1,4 +1,5 @@
-//! System calls that ask the kernel what it would do. Whatever they open they close again; nothing is changed.
+//! System calls that ask the kernel what it would do. They close everything that they open; nothing is
+//! changed.
 
 use crate::counters::live::accepted;
 use crate::counters::perf_event::{CountOptions, Event};
@@ -8,18 +9,18 @@ use crate::root::Root;
 use crate::sched;
 use std::io;
 
-/// What the kernel answered; an error is its number (`ENOENT`…).
+/// The kernel's answer; an error is its number (`ENOENT`…).
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Making a BPF map of one entry (it goes away at once).
+    /// Creates a BPF map of one entry, and removes it at once.
     pub bpf: Result<(), i32>,
-    /// Loading the probe (it goes away at once); why not, in words.
+    /// Loads the probe, and removes it at once; on failure, why.
     pub probe: fn(&Root) -> Result<(), String>,
-    /// Opening these events together on this thread (they are closed at once).
+    /// Opens these events together on this thread, and closes them at once.
     pub counting: fn(&[Event], CountOptions) -> Result<(), i32>,
-    /// Opening the software clock on this process, user mode only.
+    /// Opens the software clock on this process, user mode only.
     pub software_clock: Result<(), i32>,
-    /// The slice of this task in nanoseconds, as `sched_getattr` tells it; 0 on kernels that have none per task.
+    /// The slice of this task in nanoseconds, from `sched_getattr`; 0 on kernels without slices per task.
     pub slice_ns: Result<u64, i32>,
     /// The highest real-time priority that `RLIMIT_RTPRIO` allows.
     pub rt_priority_max: u64,
@@ -42,7 +43,7 @@ impl Probes {
     }
 }
 
-/// Whether this process may write a file, going by its permissions alone.
+/// Whether this process may write a file, according to its permissions alone.
 pub(super) fn may_write(root: &Root, file: &std::path::Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(root.path(file).as_os_str().as_bytes()) else { return false };
@@ -53,7 +54,7 @@ pub(super) fn may_write(root: &Root, file: &std::path::Path) -> bool {
 /// `PERF_COUNT_SW_CPU_CLOCK` of `PERF_TYPE_SOFTWARE`.
 const CPU_CLOCK: Event = Event { kind: 1, config: 0, config1: 0, config2: 0 };
 
-/// The part of `union bpf_attr` that makes a map.
+/// The part of `union bpf_attr` that creates a map.
 #[repr(C)]
 struct BpfMapCreate {
     map_type: u32,
@@ -77,7 +78,7 @@ fn bpf_map() -> Result<(), i32> {
     closed(unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &attr, size_of::<BpfMapCreate>()) })
 }
 
-/// Closes what a system call opened, or keeps its error.
+/// Closes the result of a system call, or keeps its error.
 fn closed(fd: i64) -> Result<(), i32> {
     if fd < 0 {
         return Err(errno());

@@ -65,7 +65,8 @@ fn ebpf(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
 }
 
 fn tracing(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
-    // `none [integrity] confidentiality`: the one in brackets holds. No file: no lockdown.
+    // `none [integrity] confidentiality`: the one in brackets is in force. Without the file there is no
+    // lockdown.
     let lockdown = line(root, "/sys/kernel/security/lockdown");
     let holds = |level: &str| lockdown.as_deref().is_some_and(|l| l.contains(&format!("[{level}]")));
     let level = match &lockdown {
@@ -82,7 +83,7 @@ fn tracing(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     } else if !(f.has(EBPF) && f.has(BTF)) {
         f.yes(TRACING, level);
     } else {
-        // Nothing but trying tells whether this kernel has all that the probe reads.
+        // Only an attempt shows whether this kernel has everything that the probe reads.
         match (probes.probe)(root) {
             Ok(()) => f.yes(TRACING, format!("{level}; the probe loads here")),
             Err(why) => {

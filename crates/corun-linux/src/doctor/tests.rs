@@ -1,4 +1,4 @@
-//! Machines from none to all of it.
+//! Machines with nothing, with everything, and in between.
 
 use super::*;
 use std::fs;
@@ -50,7 +50,7 @@ const NONE: Probes = Probes {
 const CPU: &str = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: X\nstepping\t: 1\n\
                    flags\t\t: fpu\n";
 
-/// A server with everything, seen by root.
+/// A server with everything, examined by root.
 fn server() -> Made {
     Made::new(&[
         ("/proc/self/status", "Name:\tcorun\nCapEff:\t000001ffffffffff\n"),
@@ -103,7 +103,7 @@ fn an_empty_machine_can_do_nothing_and_says_why_and_what_would_help() {
 }
 
 #[test]
-fn whatever_is_not_yes_has_a_reason_and_a_remedy() {
+fn every_answer_but_yes_has_a_reason_and_a_remedy() {
     for findings in [Made::new(&[]).examine(&NONE), Made::new(&[]).examine(&ALL), server().examine(&NONE)] {
         for f in findings {
             let lacks = matches!(f.answer, Answer::No | Answer::Partly);
@@ -114,7 +114,7 @@ fn whatever_is_not_yes_has_a_reason_and_a_remedy() {
 }
 
 #[test]
-fn without_privileges_ebpf_is_told_from_a_kernel_without_it() {
+fn missing_privileges_differ_from_a_kernel_without_ebpf() {
     let m = server();
     m.put("/proc/self/status", "CapEff:\t0000000000000000\n");
     m.put("/proc/sys/kernel/unprivileged_bpf_disabled", "2\n");
@@ -130,7 +130,7 @@ fn without_privileges_ebpf_is_told_from_a_kernel_without_it() {
 }
 
 #[test]
-fn a_kernel_that_refuses_the_probe_is_found_out_by_trying() {
+fn a_kernel_that_refuses_the_probe_is_noticed_by_trying() {
     let refuses = |_: &Root| Err("loading the probe into the kernel: Invalid argument".to_owned());
     let findings = server().examine(&Probes { probe: refuses, ..ALL });
     let tracing = of(&findings, "tracing programs");
@@ -160,7 +160,7 @@ fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
 }
 
 #[test]
-fn energy_is_seen_by_who_may_count_whole_cpus() {
+fn users_who_may_count_whole_cpus_can_read_energy() {
     let m = Made::new(&[("/proc/sys/kernel/perf_event_paranoid", "2\n")]);
     for (file, text) in [
         ("type", "9\n"),
@@ -183,7 +183,7 @@ fn energy_is_seen_by_who_may_count_whole_cpus() {
 }
 
 #[test]
-fn which_events_can_be_counted_is_said_and_why_not_the_others() {
+fn the_countable_events_are_listed_and_the_others_have_a_reason() {
     let m = server();
     assert_eq!(of(&m.examine(&ALL), "hardware counters").found, "all 13 of amdzen5");
     let six = Probes { counting: |e, _| if e.len() > 6 { Err(libc::EINVAL) } else { Ok(()) }, ..ALL };
@@ -240,9 +240,9 @@ fn the_freezer_names_its_tree_and_falls_back_to_stop_signals() {
     assert!(of(&findings, "weights (CPU controller)").found.contains("nice is left"));
 }
 
-/// What is changed of a server, what it is about, the answer, and a word that has to be there.
+/// A change to a server, the topic, the answer, and a word that it must contain.
 #[test]
-fn what_a_session_may_not_start_is_told_beforehand() {
+fn limits_on_what_a_session_may_start_are_reported_in_advance() {
     const FULL: &[(&str, &str)] = &[
         ("/proc/self/mountinfo", "31 23 0:27 / /cg/pids rw - cgroup cgroup rw,pids\n"),
         ("/proc/self/cgroup", "4:pids:/a\n"),

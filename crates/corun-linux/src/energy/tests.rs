@@ -1,4 +1,5 @@
-//! Trees of machines with one socket, two, none, and counters that nobody may read. Names and ranges are those of the kernel's drivers.
+//! Trees of machines with one socket, two or none, and with counters that nobody may read. Names and ranges
+//! are those of the kernel's drivers.
 
 use super::*;
 use std::fs;
@@ -38,7 +39,7 @@ impl Tree {
 
 const RANGE_UJ: u64 = 262_143_328_850;
 
-/// A laptop of Intel's: a package with its parts, the platform, and the same package once more over MMIO.
+/// An Intel laptop: a package with its parts, the platform, and the same package again over MMIO.
 fn laptop() -> Tree {
     let tree = Tree::new();
     tree.put("/sys/class/powercap/intel-rapl/enabled", "1\n");
@@ -50,7 +51,7 @@ fn laptop() -> Tree {
     tree
 }
 
-/// perf's PMU as AMD's servers show it: packages alone, one CPU for each of two sockets.
+/// Perf's PMU on AMD's servers: packages alone, one CPU for each of two sockets.
 fn power_pmu_of_amd() -> Tree {
     let tree = Tree::new();
     for (file, text) in [
@@ -81,7 +82,7 @@ fn a_package_is_counted_once_with_its_cores_and_the_platform() {
 }
 
 #[test]
-fn two_sockets_are_summed_and_two_platforms_are_not_believed() {
+fn two_sockets_are_summed_and_two_platforms_are_not_used() {
     let tree = Tree::new();
     for (socket, name) in [(0, "package-0"), (1, "package-1")] {
         tree.zone(&format!("intel-rapl:{socket}"), name, RANGE_UJ, 100);
@@ -100,7 +101,7 @@ fn two_sockets_are_summed_and_two_platforms_are_not_believed() {
 }
 
 #[test]
-fn a_counter_that_begins_anew_loses_nothing() {
+fn a_counter_that_wraps_loses_nothing() {
     let tree = Tree::new();
     tree.zone("intel-rapl:0", "package-0", 1_000_000, 999_000);
     let mut meter = EnergyMeter::start(&tree.root());
@@ -120,7 +121,7 @@ fn a_counter_that_stands_still_is_unknown_and_not_zero() {
     meter.fill(&mut seen);
     assert_eq!(seen.energy, Energy::default());
     assert_eq!(seen.unavailable, [Unavailable::new(What::Energy, Why::NoEnergy(NoEnergy::StandsStill))]);
-    // Cores that a processor does not count keep nobody from the package.
+    // If a processor does not count its cores, the package is still known.
     tree.counted("intel-rapl:0", 2_000);
     assert_eq!(meter.read(), Ok(Energy { package_uj: Some(1_000), ..Energy::default() }));
     // One of two sockets: the sum would be too small.
@@ -131,7 +132,7 @@ fn a_counter_that_stands_still_is_unknown_and_not_zero() {
 }
 
 #[test]
-fn counters_that_root_alone_may_read_are_said_to_be_so() {
+fn counters_that_only_root_may_read_are_reported_as_such() {
     let tree = laptop();
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(tree.0.path(), 0o755);
@@ -153,7 +154,7 @@ fn a_machine_without_counters_says_so_in_every_window() {
 }
 
 #[test]
-fn a_counter_that_is_no_number_is_an_error_with_its_file() {
+fn a_counter_that_is_not_a_number_is_an_error_with_its_file() {
     let tree = laptop();
     tree.put("/sys/class/powercap/intel-rapl:0/energy_uj", "much\n");
     let Err(NoEnergy::Unreadable { error }) = Plan::make(&tree.root()) else { panic!("it was read") };
@@ -161,7 +162,7 @@ fn a_counter_that_is_no_number_is_an_error_with_its_file() {
 }
 
 #[test]
-fn perfs_pmu_is_asked_where_powercap_has_nothing_or_may_not_be_read() {
+fn perfs_pmu_is_used_if_powercap_has_nothing_or_may_not_be_read() {
     let tree = power_pmu_of_amd();
     let plan = Plan::make(&tree.root()).unwrap();
     assert!(plan.is_perf());
@@ -178,7 +179,7 @@ fn perfs_pmu_is_asked_where_powercap_has_nothing_or_may_not_be_read() {
         })
         .collect();
     assert_eq!(cpus, [0, 64]);
-    // No machine has a PMU of that number, or this user may not ask for it.
+    // No machine has a PMU with this number, or this user may not use it.
     let mut meter = EnergyMeter::start(&{
         tree.put(&format!("{}/power/type", format::DEVICES), "4000000000\n");
         tree.root()
@@ -188,7 +189,7 @@ fn perfs_pmu_is_asked_where_powercap_has_nothing_or_may_not_be_read() {
 }
 
 #[test]
-fn a_pmu_in_another_unit_is_not_believed() {
+fn a_pmu_in_another_unit_is_not_used() {
     let tree = power_pmu_of_amd();
     tree.put(&format!("{}/power/events/energy-pkg.unit", format::DEVICES), "Watts\n");
     assert_eq!(Plan::make(&tree.root()), Err(NoEnergy::NoCounter));

@@ -1,6 +1,6 @@
-//! Why the kernel does not execute a program, and what helps. It says the same ("No such file or directory") of a program that
-//! is not there and of one whose interpreter is not there, and ("Permission denied") of a folder and of a file that nobody
-//! marked as a program.
+//! Why the kernel does not execute a program, and what helps. The kernel's messages are ambiguous. "No such
+//! file or directory" stands for a missing program and for a missing interpreter; "Permission denied" stands
+//! for a folder and for a file without the executable bit.
 
 use crate::root::in_words;
 use std::ffi::{OsStr, OsString};
@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The kernel reads no further for a script's interpreter, and the headers of a program lie there.
+/// The kernel looks no further for a script's interpreter, and the headers of a program lie there.
 const BEGINNING: u64 = 4096;
 
-/// Why a program was refused, with a remedy; `None`: there is no such program.
+/// Why a program was refused, with a remedy; `None` if there is no such program.
 pub(super) fn why(program: &OsStr, error: &io::Error) -> Option<String> {
     let found = located(program);
     let shown = program.to_string_lossy();
@@ -39,7 +39,7 @@ pub(super) fn is_found(program: &OsStr) -> bool {
     located(program).is_some()
 }
 
-/// Where a command is: in the first folder of `$PATH` that has it, or where its name says.
+/// The location of a command: the first folder of `$PATH` that has it, or its own path.
 fn located(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.exists());
@@ -65,7 +65,7 @@ fn missing_interpreter(path: &Path) -> Option<String> {
     })
 }
 
-/// The program that a script's first line names, or the loader that an ELF file does.
+/// The program in a script's first line, or the loader that an ELF file names.
 fn interpreter(file: &[u8]) -> Option<OsString> {
     let text = match file.strip_prefix(b"#!") {
         Some(rest) => {
@@ -89,7 +89,8 @@ fn loader(file: &[u8]) -> Option<&[u8]> {
         (true, 2, 1) => true,
         _ => return None,
     };
-    // Where the headers begin, how long each is, how many there are; where in each the text's place and length stand.
+    // The start of the headers, the length of each, their number; in each, the location of the text's offset
+    // and length.
     let [(begin, word), each, count] =
         if is_64 { [(32, 8), (54, 2), (56, 2)] } else { [(28, 4), (42, 2), (44, 2)] };
     let (place, length) = if is_64 { (8, 32) } else { (4, 16) };
@@ -106,7 +107,7 @@ fn loader(file: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A file of this content and mode in a folder of its own.
+    /// A file with this content and mode in a folder of its own.
     fn refused(content: &[u8], mode: u32, error: i32) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_from_what_is_not_there() {
+    fn a_refused_program_differs_from_a_missing_one() {
         let nowhere = io::Error::from_raw_os_error(libc::ENOENT);
         for program in ["no-such-command", "/no/such/command", ""] {
             assert_eq!(why(OsStr::new(program), &nowhere), None, "{program:?}");
@@ -153,7 +154,7 @@ mod tests {
     fn a_32_bit_program_names_its_loader() {
         let mut file = vec![0u8; 200];
         file[..6].copy_from_slice(b"\x7fELF\x01\x01");
-        // Two headers of 32 bytes from byte 52 on; the second one is the loader's, whose name stands at 150.
+        // Two headers of 32 bytes from byte 52 on; the second one is the loader's, whose name is at 150.
         (file[28], file[42], file[44], file[84], file[88], file[100]) = (52, 32, 2, 3, 150, 15);
         file[150..165].copy_from_slice(b"/lib/ld-32.so\0\0");
         assert_eq!(interpreter(&file), Some("/lib/ld-32.so".into()));

@@ -60,7 +60,7 @@ fn roomy() -> Made {
     ])
 }
 
-/// What is changed of a roomy machine, what the kernel says, and words that the sentence has to have.
+/// A change to a roomy machine, the kernel's error, and words that the sentence must contain.
 type Row<'a> = (&'a [(&'a str, &'a str)], i32, &'a [&'a str]);
 
 #[test]
@@ -101,7 +101,7 @@ fn every_limit_is_named_with_its_remedy() {
             libc::EAGAIN,
             &["limited to 301 (kernel.threads-max, kernel.pid_max"],
         ),
-        // Nothing is at its limit any more: those that it may be are listed.
+        // Nothing is at its limit any more: the candidates are listed.
         (&[], libc::EAGAIN, &["`pids.max`", "`ulimit -u`", "raise"]),
         (
             &[("/proc/sys/vm/overcommit_memory", "2\n")],
@@ -131,7 +131,7 @@ fn every_limit_is_named_with_its_remedy() {
 }
 
 #[test]
-fn what_has_another_cause_is_left_as_the_kernel_says_it() {
+fn an_error_with_another_cause_keeps_the_kernels_words() {
     for errno in [libc::ENOENT, libc::EACCES, libc::EPERM, libc::EINVAL, libc::E2BIG] {
         assert_eq!(roomy().why(errno), None, "{errno}");
     }
@@ -140,7 +140,7 @@ fn what_has_another_cause_is_left_as_the_kernel_says_it() {
 }
 
 #[test]
-fn root_has_no_limit_of_its_own_and_neither_has_who_may_pass_it() {
+fn root_has_no_limit_of_its_own_and_neither_has_a_process_that_may_exceed_it() {
     let few = "Max processes             1                    1                    processes\n";
     for (status, holds) in [
         ("Uid:\t1000\nCapEff:\t0\n", true),
@@ -156,7 +156,7 @@ fn root_has_no_limit_of_its_own_and_neither_has_who_may_pass_it() {
 }
 
 #[test]
-fn a_namespace_for_children_only_is_found_out_before_anything_is_started() {
+fn a_namespace_for_children_only_is_noticed_before_anything_is_started() {
     let own = "pid:[4026531836]";
     for (for_children, is_apart) in [(Some(own), false), (Some("pid:[4026532000]"), true), (None, false)] {
         let made = roomy();
@@ -169,7 +169,7 @@ fn a_namespace_for_children_only_is_found_out_before_anything_is_started() {
 }
 
 #[test]
-fn why_nobody_can_be_real_time_is_looked_up() {
+fn the_reason_why_a_thread_cannot_be_real_time_is_looked_up() {
     let denied = io::Error::from_raw_os_error(libc::EPERM);
     for (path, text, word) in [
         ("/proc/sys/kernel/sched_rt_runtime_us", "0\n", "kernel.sched_rt_runtime_us is 0"),
@@ -185,7 +185,7 @@ fn why_nobody_can_be_real_time_is_looked_up() {
 }
 
 #[test]
-fn a_thread_that_can_be_started_is() {
+fn a_thread_that_may_start_does() {
     assert_eq!(start_thread("corun-test", || 7).unwrap().join().unwrap(), 7);
     assert!(start_process(Command::new("true").env_clear()).unwrap().wait().unwrap().success());
     let e = start_process(&mut Command::new("/no/such/program")).unwrap_err();
@@ -193,7 +193,7 @@ fn a_thread_that_can_be_started_is() {
 }
 
 #[test]
-fn why_a_probe_cannot_be_loaded_is_looked_up() {
+fn the_reason_why_a_probe_cannot_be_loaded_is_looked_up() {
     let said = |changed: &[(&str, &str)], errno: i32| {
         let made = roomy();
         made.put("/sys/kernel/btf/vmlinux", "BTF");

@@ -1,4 +1,4 @@
-//! Paths as the managers write them, and that no path of any sort can upset the reader.
+//! Paths in the form that each manager writes, and proof that no path can upset the reader.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use TenantKind::*;
 
 const ID: &str = "4f5c6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f70819a2b3c4d5e6f70819";
 
-/// Path (`<ID>` stands for a container id), then kind, key and name; `None` for a path that does not tell.
+/// Path (`<ID>` stands for a container id), then kind, key and name; `None` for a path that names no tenant.
 type Row = (&'static str, Option<(TenantKind, &'static str, &'static str)>);
 
 const PATHS: &[Row] = &[
@@ -126,7 +126,7 @@ const PATHS: &[Row] = &[
 ];
 
 #[test]
-fn paths_are_named_as_people_know_them() {
+fn paths_get_the_names_that_people_know() {
     let fill = |text: &str| text.replace("<ID>", ID);
     for (path, expected) in PATHS {
         let got = of_cgroup(&fill(path)).map(|t| (t.kind, t.key, t.name));
@@ -144,7 +144,7 @@ fn what_lies_below_the_tenant_is_kept_as_detail() {
 }
 
 #[test]
-fn escapes_are_undone_and_what_is_none_is_left_alone() {
+fn escapes_are_undone_and_other_text_is_left_alone() {
     assert_eq!(unescape(r"machine-qemu\x2d1\x2dvm1.scope"), "machine-qemu-1-vm1.scope");
     for plain in [r"a\x", r"a\xg1", r"a\x2", "a", "", r"\\"] {
         assert_eq!(unescape(plain), plain);
@@ -152,13 +152,13 @@ fn escapes_are_undone_and_what_is_none_is_left_alone() {
 }
 
 #[test]
-fn kernel_threads_that_do_other_peoples_work_are_named_apart() {
+fn kernel_threads_that_work_for_others_have_separate_names() {
     assert_eq!(of_kernel_thread("ksoftirqd/1").name, "kernel (softirq)");
     assert_eq!(of_kernel_thread("kworker/0:1-events").name, "kernel (workqueues)");
     assert_eq!(of_kernel_thread("kswapd0").name, "kernel");
 }
 
-/// Segments that look like what the managers write, in any order and depth.
+/// Segments that resemble those of the managers, in any order and depth.
 fn segment() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9@:._-]{1,12}",
@@ -174,7 +174,7 @@ fn segment() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_path_gets_one_name_that_slashes_do_not_change(segments in proptest::collection::vec(segment(), 0..7)) {
+    fn any_path_gets_one_name_that_extra_slashes_do_not_change(segments in proptest::collection::vec(segment(), 0..7)) {
         let path = format!("/{}", segments.join("/"));
         let tenant = of_cgroup(&path);
         prop_assert_eq!(&tenant, &of_cgroup(&path.replace('/', "//")));
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn a_container_is_found_by_its_whole_id_wherever_it_lies(
+    fn a_container_is_found_by_its_whole_id_wherever_it_is(
         above in proptest::collection::vec("[a-z]{1,9}(\\.slice)?", 0..4),
         runtime in "(docker-|crio-|libpod-|)",
         id in "[0-9a-f]{64}",

@@ -1,8 +1,8 @@
 //! From the probe's records to exact sums at a window's edge, and from two sums to an account.
 //!
-//! A record's intervals partition the task's life, so its sums up to an edge are: the copy that the probe made there
-//! when an event came later, or else the sums so far plus the open interval up to the edge. The difference of
-//! the sums at two edges is what the window holds, exactly.
+//! A record's intervals partition the task's life. So its sums up to an edge are either the copy that the
+//! probe made there when an event came later, or the sums so far plus the open interval up to the edge. The
+//! difference of the sums at two edges is the exact content of the window.
 
 use super::occupants::{self, Charges};
 use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec, CLOCK_UNKNOWN};
@@ -11,7 +11,7 @@ use corun_model::ledger::{BlockReasons, Held, Parts};
 use corun_model::{Events, Histogram};
 use std::collections::BTreeMap;
 
-/// A task's sums from its first instant up to some edge.
+/// A task's sums from its first instant up to an edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     ns: [u64; state::ALL],
@@ -27,8 +27,8 @@ pub(super) struct Sums {
     stretches: Histogram,
 }
 
-/// Whether a task waits across an edge so that only the clock of its quota tells what of the wait that took: it was used up when
-/// the wait began, or has been at some time before.
+/// Whether a task waits across an edge, so that only the clock of its quota knows how much of the wait the
+/// quota took: the quota was used up when the wait began, or at some time before.
 pub(super) fn asks_the_clock(rec: &TaskRec, edge_ns: u64) -> bool {
     let is_open = rec.edge_ns != edge_ns && rec.since_ns < edge_ns;
     is_open
@@ -39,7 +39,7 @@ pub(super) fn asks_the_clock(rec: &TaskRec, edge_ns: u64) -> bool {
         }
 }
 
-/// The share of a window: what [`Sums::since`] gives.
+/// The share of a window: the result of [`Sums::since`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     /// The ledger's parts.
@@ -50,7 +50,7 @@ pub(super) struct Share {
     pub events: Events,
     /// Steal by culprit group.
     pub culprits: Charges,
-    /// Steal by groups too many for the record.
+    /// Steal by groups that did not fit into the record.
     pub others_ns: u64,
     /// Steal by nobody known.
     pub unattributed_ns: u64,
@@ -58,9 +58,9 @@ pub(super) struct Share {
     pub waits: Histogram,
     /// Lengths of stretches on a CPU.
     pub stretches: Histogram,
-    /// Nanoseconds that this and earlier windows put into another category than turned out.
+    /// Nanoseconds that this and earlier windows put into the wrong category.
     pub moved_ns: u64,
-    /// Whether this and earlier windows tell otherwise than the sums do: of a category, or only of who took it.
+    /// Whether this and earlier windows differ from the sums: in a category, or only in the culprit.
     pub is_told_otherwise: bool,
 }
 
@@ -75,14 +75,14 @@ struct Settled {
 }
 
 impl Share {
-    /// The share of a task to which nothing happened.
+    /// The share of a task without events.
     pub(super) fn of_one_state(state: usize, ns: u64) -> Share {
         let mut by_state = [0; state::ALL];
         by_state[state] = ns;
         Share::of_states(&by_state)
     }
 
-    /// The share of tasks to which nothing happened, together, by the state that each was in.
+    /// The share of several tasks without events, by the state of each.
     pub(super) fn of_states(by_state: &[u64; state::ALL]) -> Share {
         let (parts, block) = categories(by_state);
         let events = Events {
@@ -117,7 +117,8 @@ impl Sums {
         }
     }
 
-    /// The sums of a living task up to `edge_ns`, which has passed. `log` gives the occupancies of a CPU since some time.
+    /// The sums of a living task up to `edge_ns`, which has passed. `log` returns the occupancies of a CPU
+    /// since some time.
     pub(super) fn at(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32, u64) -> Vec<Occupancy>) -> Sums {
         if rec.edge_ns == edge_ns {
             return Sums::of(&rec.snap, rec);
@@ -129,7 +130,7 @@ impl Sums {
             sums.go_on(state, open_ns);
             return sums;
         }
-        // A quota takes the first part of a wait.
+        // The quota takes the first part of a wait.
         let throttled_ns = match state {
             _ if rec.open_edge_ns == edge_ns => rec.open_throttled_ns.min(open_ns),
             state::THROTTLED => open_ns,
@@ -158,7 +159,7 @@ impl Sums {
         Sums::of(&rec.cur, rec)
     }
 
-    /// Adds those of an ended task over its whole life.
+    /// Adds the sums of an ended task over its whole life.
     pub(super) fn add_ended(&mut self, rec: &TaskRec) {
         let acc = &rec.cur;
         self.ns.iter_mut().zip(acc.ns.iter().chain(&acc.held_ns)).for_each(|(sum, ns)| *sum += ns);
@@ -179,7 +180,7 @@ impl Sums {
         }
     }
 
-    /// Adds an interval that no category has.
+    /// Adds an interval of unknown category.
     pub(super) fn add_unknown(&mut self, ns: u64) {
         self.ns[state::UNKNOWN] += ns;
     }
@@ -189,7 +190,8 @@ impl Sums {
         (rec.edge_ns == edge_ns).then(|| Sums::of(&rec.snap, rec))
     }
 
-    /// The sums of a group's ended tasks whose own records were lost. Their culprits are in the table of pairs.
+    /// The sums of a group's ended tasks whose own records were lost. Their culprits are in the table of
+    /// pairs.
     pub(super) fn of_unlisted(group: &GroupRec) -> Sums {
         Sums {
             ns: group.dead_ns,
@@ -206,7 +208,7 @@ impl Sums {
         }
     }
 
-    /// The sum of two, field by field; culprits that are known on one side only stay known.
+    /// The sum of two, field by field; culprits that only one side knows stay known.
     pub(super) fn add(&mut self, o: &Sums) {
         let add = |a: &mut [u64], b: &[u64]| a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         add(&mut self.ns, &o.ns);
@@ -224,7 +226,7 @@ impl Sums {
         }
     }
 
-    /// Forgets who the culprits were; the time stays, under `others`.
+    /// Forgets the culprits; their time stays, under `others`.
     pub(super) fn forget_culprits(&mut self) {
         self.others_ns += std::mem::take(&mut self.culprits).values().sum::<u64>();
     }
@@ -242,9 +244,10 @@ impl Sums {
             i128::from(self.unattributed_ns) - i128::from(base.unattributed_ns),
         ];
         let moved_ns = settle(ns.iter_mut());
-        // Who took a part of a long wait may be known at one edge and forgotten by the log at the next: it stays stolen.
+        // The culprit of a part of a long wait may be known at one edge, and forgotten by the log at the
+        // next: the time stays stolen.
         let mut blamed_ns = settle(loose.iter_mut().chain(steal.values_mut()));
-        // The culprits explain the steal, unless one of the two had to be settled on its own.
+        // The culprits explain the steal, unless one of the two had to be corrected alone.
         let explained: i128 = loose.iter().sum::<i128>() + steal.values().sum::<i128>();
         let missing = ns[state::WAIT] - explained;
         if missing != 0 {
@@ -257,8 +260,9 @@ impl Sums {
         Settled { ns: ns.map(|ns| ns as u64), steal, others_ns, unattributed_ns, moved_ns, is_told_otherwise }
     }
 
-    /// These sums as windows have told them whose sums up to the last edge were `base`: what they called by another name than
-    /// turned out later is so until as much of it comes again, and all windows together are right.
+    /// The sums as windows have reported them, whose sums up to the last edge were `base`. Time that was
+    /// reported in the wrong category stays there until as much of that category comes again. So all windows
+    /// together are right.
     pub(super) fn as_told(&self, base: &Sums) -> Sums {
         let settled = self.settled(base);
         let mut told = base.clone();
@@ -268,7 +272,8 @@ impl Sums {
         }
         told.others_ns += settled.others_ns;
         told.unattributed_ns += settled.unattributed_ns;
-        // Whom a window named and the record has no room for is among the others there, and is so here.
+        // If a window named a culprit for which the record has no room, it is among the others there, and
+        // here, too.
         let (others_ns, known) = (&mut told.others_ns, &self.culprits);
         told.culprits.retain(|group, ns| {
             *others_ns += if known.contains_key(group) { 0 } else { *ns };
@@ -278,7 +283,7 @@ impl Sums {
         Sums { ns, culprits, others_ns, unattributed_ns, ..self.clone() }
     }
 
-    /// What came to these sums since `base`, an earlier reading of the same task.
+    /// The increase of these sums since `base`, an earlier reading of the same task.
     pub(super) fn since(&self, base: &Sums) -> Share {
         let Settled { ns, steal, others_ns, unattributed_ns, moved_ns, is_told_otherwise } =
             self.settled(base);
@@ -314,8 +319,8 @@ impl Sums {
     }
 }
 
-/// How many events came between two readings of a count, which wraps at 32 bits. More than half of that did not come in one
-/// window: then the second reading is the older one.
+/// The number of events between two readings of a count, which wraps at 32 bits. More than half of that
+/// cannot come in one window: then the second reading is the older one.
 fn events_since(now: u64, base: u64) -> u64 {
     let came = (now as u32).wrapping_sub(base as u32);
     if came <= u32::MAX / 2 {
@@ -349,8 +354,9 @@ fn categories(ns: &[u64; state::ALL]) -> (Parts, BlockReasons) {
     (parts, block)
 }
 
-/// Makes every part non-negative without changing their sum (as far as it is not negative itself): a negative part
-/// is taken out of the largest ones. Returns how much was moved; 0 unless a handler was held up across an edge.
+/// Makes every part non-negative without changing their sum (unless it is negative itself): a negative part
+/// is taken out of the largest ones. Returns how much was moved; this is 0 unless a handler was held up
+/// across an edge.
 fn settle<'a>(parts: impl Iterator<Item = &'a mut i128>) -> u64 {
     let mut parts: Vec<&mut i128> = parts.collect();
     let mut debt: i128 = 0;
@@ -401,9 +407,10 @@ mod tests {
     }
 
     #[test]
-    fn an_open_wait_is_split_where_its_quota_was_filled_again() {
+    fn an_open_wait_is_split_at_the_refill_of_its_quota() {
         let log = [Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
-        // How it began, what the clock told at which edge; how much is throttled then, and who took the rest.
+        // The beginning of the wait, the clock's value and its edge; how much is throttled then, and who took
+        // the rest.
         let cases: [(_, _, _, &[(u32, u64)]); 8] = [
             (state::THROTTLED, (1250, 50), 50, &[(7, 50), (8, 100), (9, 50)]),
             (state::THROTTLED, (1250, 0), 0, &[(7, 100), (8, 100), (9, 50)]),
@@ -428,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_asked_where_a_quota_may_have_taken_a_part_of_an_open_wait() {
+    fn the_clock_is_read_if_a_quota_may_have_taken_a_part_of_an_open_wait() {
         let asks = |state, throttled_at, since_ns, edge_ns| {
             asks_the_clock(&TaskRec { throttled_at, edge_ns, ..rec(state, since_ns) }, 1250)
         };
@@ -450,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_without_events_did_what_it_did_at_the_start() {
+    fn a_task_without_events_stays_in_its_initial_state() {
         let mut r = rec(state::NEVER, 1000);
         r.cur = Acc::default();
         r.guess = state::BLOCK_POLL as u32;
@@ -490,7 +497,8 @@ mod tests {
             sums.unattributed_ns = waited - sums.culprits.values().sum::<u64>();
             sums
         };
-        // What the last edge told, what is known now, and how much of the former was in another category.
+        // The report at the last edge, the current knowledge, and how much of the former was in another
+        // category.
         let cases = [
             ("stolen as it was, by another", read(100, 0, &[(7, 100)]), read(150, 0, &[(8, 150)]), 0),
             ("a wait longer than the log", read(1_000, 0, &[(7, 1_000)]), read(1_500, 0, &[(7, 200)]), 0),
@@ -507,14 +515,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_told_by_another_name_is_made_up_for_by_later_ones() {
+    fn time_reported_in_the_wrong_category_is_corrected_by_later_windows() {
         let read = |waited: u64, throttled: u64| {
             let mut sums = Sums::default();
             (sums.ns[state::WAIT], sums.ns[state::THROTTLED]) = (waited, throttled);
             sums.culprits.insert(7, waited);
             sums
         };
-        // Throttled across an edge, and known of when it ends; then twice as long within a window.
+        // Throttled across an edge, and known when it ends; then twice as long within a window.
         let (mut told, mut all) = (Sums::default(), Parts::default());
         for now in [read(50, 0), read(5, 80), read(25, 160)] {
             let share = now.since(&told);
@@ -535,14 +543,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_names_nobody_whom_the_record_does_not() {
+    fn a_report_names_nobody_whom_the_record_does_not() {
         let read = |culprits: &[(u32, u64)], others_ns: u64| {
             let mut sums =
                 Sums { culprits: culprits.iter().copied().collect(), others_ns, ..Sums::default() };
             sums.ns[state::WAIT] = culprits.iter().map(|c| c.1).sum::<u64>() + others_ns;
             sums
         };
-        // A wait that was open at an edge had a ninth culprit, who is among the others when it ends.
+        // A wait that was open at an edge had a ninth culprit, which is among the others when it ends.
         let told = read(&[(7, 50), (9, 30)], 0);
         let now = read(&[(7, 60)], 40);
         let told = now.as_told(&told);
@@ -552,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_wraps_between_two_readings_tells_what_came() {
+    fn a_count_that_wraps_between_two_readings_gives_the_number_of_events() {
         let read = |count: u32| {
             let mut r = rec(state::RUN, 1000);
             (r.cur.blocked, r.cur.preemptions, r.cur.wakeups, r.cur.migrations) =

@@ -1,9 +1,9 @@
-//! What is remembered of every task from the last edge, and who has kept still since.
+//! The state of every task at the last edge, and which tasks have had no event since.
 //!
-//! Most tasks of a machine sleep through a window. A record that no handler has written since it was read says so by its
-//! `seq`: its task did all the time what it did at the last edge, and nothing has to be copied, subtracted or looked up to
-//! know its share. Only a wait is looked into, since the occupants of the CPU changed meanwhile, and a quota may have been filled
-//! again.
+//! Most tasks of a machine sleep through a window. The `seq` of a record shows whether a handler has written
+//! to it since the last reading. If not, its task stayed in the same state all the time. Its share is known
+//! without copying, subtracting or looking up anything. Only waits are examined, since the occupants of the
+//! CPU changed meanwhile, and a quota may have been refilled.
 
 use super::accounts::{Share, Sums};
 use corun_bpf::layout::{comm, state, Ended, TaskBrief, TaskRec};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 /// What is remembered of one task.
 struct Base {
-    /// The record's number when the sums were those in it and its open interval; `None` when they were others.
+    /// The record's number if the sums were those in it and its open interval; `None` if they were others.
     seq: Option<u32>,
     group: u32,
-    /// The last edge at which it was there.
+    /// The last edge at which it existed.
     edge_ns: u64,
-    /// Up to an earlier one; since then it has been in one state.
+    /// Up to an earlier edge; since then the task has been in one state.
     sums: Box<Sums>,
     sums_edge_ns: u64,
-    /// How much of these sums is told in another category than it is by now known to be.
+    /// How much of these sums was reported in what is now known to be the wrong category.
     owed_ns: u64,
     state: usize,
     name: Arc<str>,
@@ -37,7 +37,7 @@ impl Base {
     }
 }
 
-/// What of a task's sums was told otherwise than it is by now known to be.
+/// The part of a task's sums that was reported in what is now known to be the wrong category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owed {
     /// Whether there is anything.
@@ -46,7 +46,7 @@ pub(super) struct Owed {
     pub(super) moved_ns: u64,
 }
 
-/// Who has done one thing since the last edge.
+/// A task that has been in one state since the last edge.
 pub(super) struct UnchangedTask {
     /// What: a [`state`].
     pub(super) state: usize,
@@ -56,11 +56,11 @@ pub(super) struct UnchangedTask {
     pub(super) name: Arc<str>,
 }
 
-/// What is remembered of every task, by serial.
+/// The remembered state of every task, by serial.
 #[derive(Default)]
 pub(super) struct Bases(HashMap<u32, Base, BuildHasherDefault<InOrder>>);
 
-/// Keeps serials, which are given in order, in order: whoever is looked up next is nearby.
+/// Serials are given in order, and this keeps them in order: the next look-up is nearby.
 #[derive(Default)]
 struct InOrder(u64);
 
@@ -70,7 +70,7 @@ impl Hasher for InOrder {
     }
 
     fn write_u32(&mut self, serial: u32) {
-        // The table picks places by the low bits, and tells those who share one apart by the highest seven.
+        // The table picks places by the low bits, and distinguishes those in one place by the highest seven.
         self.0 = u64::from(serial) | u64::from(serial) << 57;
     }
 
@@ -85,7 +85,7 @@ impl Bases {
         self.0.len()
     }
 
-    /// What a task has done since the last edge up to this one, when nothing has happened to it.
+    /// The activity of a task from the last edge to this one, if it had no event.
     pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Option<UnchangedTask> {
         let base = self.0.get_mut(&task.serial)?;
         let state = task.open_state();
@@ -100,7 +100,7 @@ impl Bases {
         Some(UnchangedTask { state, ns, name: base.name.clone() })
     }
 
-    /// Remembers a task's sums up to an edge, and what of them was told otherwise than it is.
+    /// Remembers a task's sums up to an edge, and which part of them was reported wrongly.
     pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64, owed: Owed) {
         let sums = match self.0.get(&rec.serial).filter(|_| owed.is_any) {
             Some(base) => sums.as_told(&base.sums()),
@@ -122,18 +122,18 @@ impl Bases {
         self.0.insert(rec.serial, base);
     }
 
-    /// What a task is called: a name that is remembered is not made anew.
+    /// The name of a task: a remembered name is not created again.
     pub(super) fn name(&self, rec: &TaskRec) -> Arc<str> {
         let known = self.0.get(&rec.serial).filter(|base| base.comm == rec.comm);
         known.map_or_else(|| comm(&rec.comm).into(), |base| base.name.clone())
     }
 
-    /// A task's share: what its sums have more than those remembered.
+    /// A task's share: the increase of its sums over the remembered ones.
     pub(super) fn since(&self, serial: u32, sums: &Sums) -> Share {
         sums.since(&self.0.get(&serial).map_or_else(Sums::default, Base::sums))
     }
 
-    /// How much of what was told of a task up to the last edge was known to be of another category.
+    /// How much of a task's reported time up to the last edge was known to belong to another category.
     pub(super) fn owed_ns(&self, serial: u32) -> u64 {
         self.0.get(&serial).map_or(0, |base| base.owed_ns)
     }
@@ -143,13 +143,13 @@ impl Bases {
         self.0.get(&serial).is_some_and(|base| base.edge_ns == edge_ns)
     }
 
-    /// Forgets a task whose end has been told.
+    /// Forgets a task whose end has been reported.
     pub(super) fn remove(&mut self, serial: u32) {
         self.0.remove(&serial);
     }
 
-    /// Forgets whoever was not there at this edge; the sums of those whose end nobody told (nor will, being `pending`),
-    /// by group.
+    /// Forgets every task that did not exist at this edge. Returns, by group, the sums of those whose end
+    /// nobody reported (nor will, unless it is `pending`).
     pub(super) fn gone(&mut self, edge_ns: u64, pending: &[Ended]) -> BTreeMap<u32, Sums> {
         let mut gone: BTreeMap<u32, Sums> = BTreeMap::new();
         for (serial, base) in self.0.extract_if(|_, base| base.edge_ns != edge_ns) {
@@ -173,7 +173,7 @@ mod tests {
         Sums::at(rec, edge_ns, |_, _| Vec::new())
     }
 
-    /// What is remembered after an edge at 1,000 ns.
+    /// The remembered state after an edge at 1,000 ns.
     fn after_an_edge(rec: &TaskRec) -> Bases {
         let mut bases = Bases::default();
         bases.set(rec, sums(rec, 1_000), 1_000, Owed::default());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_kept_still_has_the_share_that_its_record_would_have_shown() {
+    fn a_task_without_events_has_the_share_that_its_record_would_have_shown() {
         for state in [state::RUN, state::BLOCK_FUTEX, state::BLOCK_OTHER, state::UNKNOWN] {
             let rec = rec(state, 4, 300);
             let mut bases = after_an_edge(&rec);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_handler_touched_or_who_waits_is_looked_into() {
+    fn a_task_that_a_handler_touched_or_that_waits_is_examined() {
         let is_still =
             |then: &TaskRec, now: TaskRec| after_an_edge(then).carry(&now.brief(), 1_700).is_some();
         let sleeps = rec(state::BLOCK_POLL, 4, 300);
@@ -203,13 +203,13 @@ mod tests {
         for waits in [state::WAIT, state::THROTTLED].map(|state| rec(state, 4, 300)) {
             assert!(!is_still(&waits, waits));
         }
-        // Its sums at the edge were the copy made there: those in the record are of later.
+        // Its sums at the edge were the copy made there: those in the record are later.
         let late = TaskRec { edge_ns: 1_000, ..rec(state::RUN, 4, 1_100) };
         assert!(!is_still(&late, late));
     }
 
     #[test]
-    fn who_renames_itself_while_it_keeps_still_is_called_so() {
+    fn a_task_that_renames_itself_without_events_gets_its_new_name() {
         let rec = rec(state::RUN, 4, 300);
         let mut bases = after_an_edge(&rec);
         let brief = rec.brief();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_any_more_is_gone_unless_its_end_is_pending() {
+    fn a_task_that_no_longer_exists_is_gone_unless_its_end_is_pending() {
         let rec = rec(state::RUN, 4, 300);
         let ended = Ended { end_ns: 1_900, rec };
         assert_eq!(after_an_edge(&rec).gone(2_000, &[]).keys().copied().collect::<Vec<_>>(), [9]);

@@ -1,8 +1,8 @@
-//! What the cgroups of a group tell of whom it belongs to: asked once for all groups that are in the same ones.
+//! The owner of a group according to its cgroups: looked up once for all groups in the same cgroups.
 //!
-//! The probe tells where a group is by numbers, in the v2 tree and in every hierarchy of v1, and numbers have paths
-//! ([`Paths`]). So a group is named as well when all of it has ended, and nothing is read of any process. Only where a path is
-//! not found does a process of the group tell, if one lives.
+//! The probe gives a group's location as numbers, in the v2 tree and in every hierarchy of v1, and numbers
+//! have paths ([`Paths`]). So even a group whose tasks have all ended gets its name, and no process is read.
+//! Only if a path is not found, a live process of the group is read.
 
 use crate::cgroup::paths::{Paths, V2};
 use crate::cgroup::{is_within, Cgroups, Membership, Tree, Version};
@@ -12,7 +12,7 @@ use crate::target::Subject;
 use corun_bpf::layout::{GroupRec, Location};
 use std::collections::HashMap;
 
-/// So many whereabouts are remembered; when there are more, all are asked about anew.
+/// This many locations are remembered; beyond that, all are looked up again.
 const MOST_KNOWN: usize = 1 << 16;
 /// The number of a hierarchy's root.
 const ROOT_CGROUP: u64 = 1;
@@ -22,7 +22,7 @@ pub(super) struct CgroupOwners {
     root: Root,
     paths: Option<Paths>,
     own: Membership,
-    /// The subject's cgroup, in its tree: whoever is in it or below it is the subject.
+    /// The subject's cgroup, in its tree: all tasks in it or below it belong to the subject.
     subject: Option<(Tree, String, TenantName)>,
     known: HashMap<Location, Option<TenantName>>,
 }
@@ -38,7 +38,7 @@ impl CgroupOwners {
         }
     }
 
-    /// Says that the subject is a cgroup; its tenant.
+    /// Sets the subject to a cgroup; its tenant.
     pub(super) fn watch(&mut self, root: &Root, subject: &Subject) -> Option<&TenantName> {
         let (Subject::Cgroup { mount, path, .. }, Some(name)) = (subject, subject.tenant()) else {
             return None;
@@ -54,12 +54,12 @@ impl CgroupOwners {
         self.subject.as_ref().map(|(.., name)| name)
     }
 
-    /// How often something was looked for that was not known: what naming costs.
+    /// How often something unknown was looked up: the cost of naming.
     pub(super) fn looks(&self) -> u64 {
         self.paths.as_ref().map_or(0, Paths::looks)
     }
 
-    /// The tenant that a group's cgroups tell; `None` when they tell nothing, and its process group does.
+    /// The tenant according to a group's cgroups; `None` if they name none, and its process group does.
     pub(super) fn tenant(&mut self, rec: &GroupRec) -> Option<TenantName> {
         if let Some(known) = self.known.get(&rec.key.at) {
             return known.clone();
@@ -82,7 +82,7 @@ impl CgroupOwners {
         told
     }
 
-    /// Where a group is, and whether that is known of all trees.
+    /// The location of a group, and whether it is known in all trees.
     fn membership(&mut self, rec: &GroupRec) -> (Membership, bool) {
         let Some(paths) = &mut self.paths else { return (Membership::default(), true) };
         let v1 = rec
@@ -106,7 +106,7 @@ impl CgroupOwners {
         if missing.is_empty() {
             return (Membership::of(found), true);
         }
-        // A cgroup that has gone, or that cannot be looked for: whoever was in it may know where it was.
+        // The cgroup has gone or cannot be looked up: a task that was in it may know where it was.
         let read = |pid| Membership::read(&self.root, format!("/proc/{pid}")).ok();
         let witness = [rec.tid, rec.key.pgid].into_iter().find_map(read);
         let is_told = witness.is_some();

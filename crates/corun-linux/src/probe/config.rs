@@ -1,4 +1,4 @@
-//! What the probe is told before it is loaded: how large its tables are, what it looks at, where each CPU sits.
+//! The probe's settings before it is loaded: the sizes of its tables, what it watches, where each CPU sits.
 
 use super::options::LiveOptions;
 use super::syscalls;
@@ -8,11 +8,11 @@ use corun_bpf::layout::Place;
 use corun_bpf::Config;
 use corun_model::Machine;
 
-/// CPUs beyond this number that are not there at the start are not provided for: a record of each takes 33 KB, and some
-/// kernels allow for thousands.
+/// CPUs beyond this number that do not exist at the start are not provided for: a record of each takes 33 KB,
+/// and some kernels allow thousands.
 const LAST_SPARE: u32 = 255;
 
-/// The probe's configuration for a machine, as it is now.
+/// The probe's configuration for the machine in its present state.
 pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
     let number = |file: &str| root.read(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let tid_max = number("/proc/sys/kernel/pid_max").unwrap_or(1 << 22);
@@ -21,11 +21,11 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         .ok()
         .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u32>().ok())
         .unwrap_or(0);
-    // CPUs may come online that are not there yet.
+    // More CPUs may come online.
     let possible = root.read("/sys/devices/system/cpu/possible").ok().and_then(|text| cpulist::parse(&text));
     let last_possible = possible.and_then(|cpus| Some(cpus.last()?.0)).unwrap_or(0).min(LAST_SPARE);
     let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0).max(last_possible);
-    // Where those are nobody knows yet: far from everybody.
+    // Their location is unknown: far from all others.
     let afar = |cpu: u32| Place::new(u32::MAX - cpu, u32::MAX - cpu, u32::MAX - cpu);
     let mut places: Vec<Place> = (0..=last_cpu).map(afar).collect();
     for c in machine.cpus() {

@@ -1,4 +1,4 @@
-//! What every CPU did in a window: busy, idle.
+//! The time of every CPU in a window: busy, idle.
 
 use super::window::Window;
 use corun_bpf::layout::{CpuAcc, CpuHead, NO_TID};
@@ -10,18 +10,20 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Cpus {
     sums: Vec<CpuAcc>,
-    /// Those that were switched on then; `None`: at the first edge, or this machine does not tell.
+    /// The CPUs that were switched on then; `None` at the first edge, or if this machine does not say.
     online: Option<BTreeSet<CpuId>>,
 }
 
 impl Cpus {
-    /// Those that were switched on at the last edge; `None`: there was none, or this machine does not tell.
+    /// The CPUs that were switched on at the last edge; `None` if there was none, or this machine does not
+    /// say.
     pub(super) fn online(&self) -> Option<&BTreeSet<CpuId>> {
         self.online.as_ref()
     }
 
-    /// Adds what every CPU did up to the window's end. `at_start` are those that have been busy since the probe started at
-    /// `start_ns` and have not switched, `online` those that are switched on now. To the probe one that is off looks idle.
+    /// Adds the time of every CPU up to the window's end. `at_start` lists those that have been busy since
+    /// the probe started at `start_ns` and have not switched; `online` lists those that are switched on now.
+    /// A CPU that is off looks idle to the probe.
     pub(super) fn add(
         &mut self,
         window: &mut Window,
@@ -56,12 +58,12 @@ impl Cpus {
             let window_ns = window.end_ns - window.start_ns;
             let mut idle_ns = now.idle_ns.saturating_sub(base.idle_ns).min(window_ns);
             let mut busy_ns = now.busy_ns.saturating_sub(base.busy_ns).min(window_ns - idle_ns);
-            // Whoever ran on it last, the kernel's thread that took it off for one, never leaves it.
+            // The last task on it, such as the kernel thread that took it offline, never leaves it.
             let is_on = |online: &Option<BTreeSet<CpuId>>| online.as_ref().is_none_or(|on| on.contains(&cpu));
             match (is_on(&self.online), is_on(online)) {
                 (true, true) => {}
                 (false, false) => (idle_ns, busy_ns) = (0, 0),
-                // When in the window it was switched nobody knows.
+                // Nobody knows when in the window it was switched.
                 _ => idle_ns = 0,
             }
             let unknown_ns = window_ns - idle_ns - busy_ns;

@@ -1,18 +1,19 @@
 //! The tasks that ended since the last edge.
 //!
-//! In a storm of threads or short commands they are thousands in a window, with a record of a kilobyte each, and an account of each
-//! would cost more than all else. So only so many are listed one by one. Of those that both began and ended since the edge, the
-//! half that lived for the shortest time is summed by group whenever there are more: their tenant has every nanosecond and
-//! every event, and their number is told.
+//! In a storm of threads or short commands, thousands end in a window. Each has a record of a kilobyte, and
+//! an account of each would cost more than everything else. So the number of those that are listed is
+//! limited. If there are more, the shortest-lived half of the tasks that both began and ended since the edge
+//! is summed by group. Their tenant gets every nanosecond and every event, and their number is reported.
 //!
-//! Whoever was there at the last edge is always listed, since a part of its life has been told already. So is a task whose record
-//! explains more than its life.
+//! A task that existed at the last edge is always listed, since a part of its life has been reported already.
+//! So is a task whose record explains more than its life.
 
 use super::accounts::Sums;
 use corun_bpf::layout::Ended;
 use std::collections::BTreeMap;
 
-/// Limit: so many of those that began since the last edge are listed at most; half of them at least, where there are more.
+/// Limit: the most listed tasks that began since the last edge; if there are more, at least half of this many
+/// are listed.
 const MOST: usize = 512;
 
 /// Tasks that are not listed, together.
@@ -30,16 +31,16 @@ pub(super) struct Summed {
 #[derive(Default)]
 pub(super) struct EndedTasks {
     listed: Vec<Ended>,
-    /// How many of the listed began since the last edge.
+    /// The number of listed tasks that began since the last edge.
     began: usize,
-    /// Of those that did, whoever lived no longer is summed.
+    /// Of these, tasks that lived no longer than this are summed.
     short_ns: u64,
     summed: BTreeMap<u32, Summed>,
 }
 
 impl EndedTasks {
-    /// Takes in more of them. The last edge was at `since_ns`, and the next one is not before `until_ns`: whose end is later belongs
-    /// into the next window. Where `all` are listed nobody is summed.
+    /// Takes in more of them. The last edge was at `since_ns`, and the next one is not before `until_ns`: a
+    /// later end belongs to the next window. If `all` are listed, nobody is summed.
     pub(super) fn take_in(&mut self, more: &mut Vec<Ended>, since_ns: u64, until_ns: u64, all: bool) {
         let is_within =
             |e: &Ended| e.rec.born_ns >= since_ns && e.end_ns <= until_ns && explained_ns(e) <= life_ns(e);
@@ -58,7 +59,7 @@ impl EndedTasks {
         }
     }
 
-    /// Sums the half of those within the window that lived for the shortest time.
+    /// Sums the shortest-lived half of those within the window.
     fn shorten(&mut self, is_within: impl Fn(&Ended) -> bool) {
         let mut lives_ns: Vec<u64> = self.listed.iter().filter(|e| is_within(e)).map(life_ns).collect();
         let middle = lives_ns.len() / 2;
@@ -83,12 +84,12 @@ impl EndedTasks {
         summed.sums.add_unknown(life_ns(e) - explained_ns(e));
     }
 
-    /// Those whose end is told and will be in a later window.
+    /// Tasks whose reported end will be in a later window.
     pub(super) fn listed(&self) -> &[Ended] {
         &self.listed
     }
 
-    /// Closes a window: those to be listed in it, those of the next one, and the rest by group.
+    /// Closes a window: the tasks to list in it, those of the next one, and the rest by group.
     pub(super) fn up_to(&mut self, edge_ns: u64) -> (Vec<Ended>, Vec<Ended>, BTreeMap<u32, Summed>) {
         let EndedTasks { mut listed, summed, .. } = std::mem::take(self);
         let later = listed.extract_if(.., |e| e.end_ns > edge_ns).collect();
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
     use corun_bpf::layout::{state, Culprit, TaskRec};
 
-    /// A task of a life that its record explains: a third it waited for group 3, the rest it ran.
+    /// A task whose record explains its life: for a third it waited for group 3, otherwise it ran.
     fn ended(serial: u32, group: u32, born_ns: u64, life_ns: u64) -> Ended {
         let mut rec = TaskRec { tid: serial, serial, group, born_ns, ..TaskRec::default() };
         rec.cur.ns[state::WAIT] = life_ns / 3;
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_storm_those_that_lived_longest_are_listed_and_the_sums_have_all() {
+    fn of_a_storm_the_longest_lived_are_listed_and_the_sums_include_all() {
         let mut tasks = EndedTasks::default();
         let life_ns = |n: u32| 1_000 + u64::from(n * 7_919 % 10_007);
         for part in 0..100 {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_there_before_and_whose_end_belongs_to_the_next_window_is_always_listed() {
+    fn tasks_that_existed_before_or_end_in_the_next_window_are_always_listed() {
         let mut tasks = EndedTasks::default();
         let mut more: Vec<Ended> = (0..5_000).map(|n| ended(n, 9, 6_000, 100)).collect();
         more.extend((5_000..5_600).map(|n| ended(n, 9, 4_000, 2_000)));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_does_not_explain_is_unknown_and_who_has_more_than_its_life_is_listed() {
+    fn unexplained_time_is_unknown_and_a_task_with_more_than_its_life_is_listed() {
         let mut tasks = EndedTasks::default();
         let mut more: Vec<Ended> = (0..2_000).map(|n| ended(n, 9, 6_000, 300)).collect();
         more.iter_mut().for_each(|e| e.end_ns += 7);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_all_listed_and_all_are_where_that_is_asked_for() {
+    fn few_tasks_are_all_listed_and_so_are_all_on_request() {
         for (count, all) in [(MOST, false), (10 * MOST, true)] {
             let mut tasks = EndedTasks::default();
             let mut more = (0..count as u32).map(|n| ended(n, 9, 6_000, 100)).collect();

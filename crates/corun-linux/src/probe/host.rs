@@ -1,11 +1,11 @@
 //! `LiveHost`: this machine as a [`Host`], through the probe.
 //!
-//! A window is closed like this: announce an edge ahead, wait until it has passed, read every task's
-//! record, then the tasks that ended, then the CPUs. What a task did up to the edge follows exactly from its record
-//! (`accounts`); the difference to the previous edge is the window's.
+//! A window is closed in these steps: announce an edge ahead, wait until it has passed, read every task's
+//! record, then the tasks that ended, then the CPUs. A task's activity up to the edge follows exactly from
+//! its record (`accounts`). The difference to the previous edge is the window's.
 //!
-//! Tasks that ended come through a ring. Should that be full, the probe adds their sums to their group instead:
-//! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
+//! Tasks that ended come through a ring. If that is full, the probe adds their sums to their group instead.
+//! The tenant's account still holds every nanosecond; only the task's own line is lost (and counted).
 
 use super::accounts::{asks_the_clock, Share, Sums};
 use super::bases::{Bases, Owed, UnchangedTask};
@@ -44,14 +44,15 @@ mod families;
 
 use families::Families;
 
-/// How far ahead an edge is announced: longer than any handler can sit between reading the clock and the edge.
+/// How far ahead an edge is announced: longer than any handler can take between reading the clock and the
+/// edge.
 const AHEAD: Duration = Duration::from_micros(200);
-/// How long after the edge the records are read: handlers that began before it have finished.
+/// How long after the edge the records are read: by then, handlers that began before it have finished.
 const SETTLE: Duration = Duration::from_micros(500);
 const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
-/// How often the rings are emptied and new groups named while time passes.
+/// How often the rings are emptied and new groups get names while time passes.
 const POLL: Duration = Duration::from_millis(25);
-/// Whether an edge passed long enough ago to read what led up to it, and not long ago.
+/// Whether an edge is far enough in the past to read everything before it, but not too far.
 fn has_settled(edge_ns: u64) -> bool {
     (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
 }
@@ -66,14 +67,14 @@ pub struct LiveHost {
     tenancy: Tenancy,
     recycling: Recycling,
     edge_ns: u64,
-    /// The edge that was announced for the end of the time that passed last.
+    /// The edge that was announced for the end of the last wait.
     announced_ns: Option<u64>,
     bases: Bases,
     ended: EndedTasks,
-    /// Where those that the probe hands over are put; its room is used again.
+    /// The buffer for tasks that the probe hands over; its memory is reused.
     drained: Vec<Ended>,
     unlisted: BTreeMap<u32, (u32, Sums)>,
-    /// What did not fit into the tasks' records up to the last edge, by pair.
+    /// Time that did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
     cpus: Cpus,
     machine_reader: MachineReader,
@@ -145,23 +146,24 @@ impl LiveHost {
         Ok(host)
     }
 
-    /// The subject's tenant; `None` when everybody is watched alike.
+    /// The subject's tenant; `None` if everybody is watched alike.
     pub fn subject(&self) -> Option<TenantId> {
         self.subject_tenant
     }
 
-    /// Switches and wake-ups since the last call, as far as a trace was asked for.
+    /// Switches and wake-ups since the last call, if a trace was requested.
     pub fn take_trace(&mut self) -> Trace {
         let lost = self.probe.losses().trace_events;
         self.traces.take(lost)
     }
 
-    /// From now on the trace tells of no single wait that is shorter.
+    /// From now on the trace omits single waits that are shorter.
     pub fn set_least_wait(&mut self, least_wait_ns: u64) {
         self.probe.set_least_wait(least_wait_ns);
     }
 
-    /// Who waits for a CPU now, of the subject or of everybody. Whose wait ends meanwhile is in the trace.
+    /// The tasks that wait for a CPU now, of the subject or of everybody. If a wait ends meanwhile, it is in
+    /// the trace.
     pub fn waiting(&mut self) -> Vec<Open> {
         let is_meant = |group| self.subject_tenant.is_none_or(|id| self.tenancy.of(group) == id);
         let records = self.probe.slots().filter_map(|slot| self.probe.task(slot));
@@ -172,7 +174,8 @@ impl LiveHost {
         waiting
     }
 
-    /// What the subject did since the last call, but for the last millisecond while it lives; `None`: it is not recorded.
+    /// What the subject did since the last call, except for the last millisecond while it lives; `None` if it
+    /// is not recorded.
     pub fn take_run_log(&mut self) -> Option<RunLog> {
         let is_over = self.subject_ended();
         self.poll();
@@ -181,14 +184,14 @@ impl LiveHost {
         self.recorder.as_mut().map(|recorder| recorder.take(edge_ns, cpus))
     }
 
-    /// Nothing that the subject does is recorded from now on.
+    /// From now on the subject's events are not recorded.
     pub fn stop_run_log(&mut self) {
         self.probe.record(0);
         self.recorder = None;
     }
 
-    /// The CPUs that were switched on when the last window was closed; before that, and where this machine does not tell, those
-    /// that were when it began.
+    /// The CPUs that were switched on when the last window was closed. Before that, or if this machine does
+    /// not say, those at the start.
     fn online(&self) -> CpuMask {
         match self.cpus.online() {
             Some(cpus) => mask(cpus.iter().copied()),
@@ -201,18 +204,19 @@ impl LiveHost {
         self.probe.switches()
     }
 
-    /// What the probe's programs cost so far by the kernel's count: runs and nanoseconds in all. Counts only while
-    /// somebody holds [`Probe::count_costs`].
+    /// The cost of the probe's programs so far, as the kernel counts it: runs and nanoseconds in total. It is
+    /// counted only while somebody holds [`Probe::count_costs`].
     pub fn probe_cost(&self) -> (u64, u64) {
         self.probe.costs().iter().fold((0, 0), |(runs, ns), c| (runs + c.runs, ns + c.ns))
     }
 
-    /// What naming tenants has cost so far: cgroups that were looked for, and processes that were asked for their program.
+    /// The cost of naming tenants so far: cgroups that were looked up, and processes whose program was read.
     pub fn naming_cost(&self) -> (u64, u64) {
         self.tenancy.cost()
     }
 
-    /// Empties the rings and names new groups, so that neither overflows nor is forgotten. Whether groups are left to name.
+    /// Empties the rings and names new groups, so that no ring overflows and no group is forgotten. Returns
+    /// whether unnamed groups remain.
     fn poll(&mut self) -> bool {
         self.probe.drain_ended(&mut self.drained);
         // A trace names every task.
@@ -231,12 +235,12 @@ impl LiveHost {
         are_left
     }
 
-    /// Names every group that is there at the start: as many as the table holds at most.
+    /// Names every group that exists at the start: at most as many as the table holds.
     fn learn_all(&mut self) {
         while self.poll() {}
     }
 
-    /// Closes the window at an edge a moment from now and says what was in it.
+    /// Closes the window at an edge shortly after now and returns its content.
     fn observe_window(&mut self) -> Observation {
         let start_ns = self.edge_ns;
         let edge_ns = self.announced_ns.take().filter(|&ns| has_settled(ns)).unwrap_or_else(|| {
@@ -273,7 +277,7 @@ impl LiveHost {
             self.bases.remove(e.rec.serial);
         }
         for e in &later {
-            // Read before it ended, or else known from the copy that the probe made at the edge.
+            // It was read before it ended; otherwise the probe's copy at the edge is used.
             if let Some(sums) = Sums::at_edge_before_end(&e.rec, edge_ns).filter(|_| e.rec.born_ns < edge_ns)
             {
                 if !self.bases.has(e.rec.serial, edge_ns) {
@@ -321,8 +325,8 @@ impl LiveHost {
         seen
     }
 
-    /// Announces an edge that still lies in the future when it has been announced: on a busy machine this thread may lose
-    /// its CPU before. An edge that came too late for some does no harm to the one after it.
+    /// Announces an edge that still lies in the future after the announcement. (On a busy machine this thread
+    /// may lose its CPU before.) An edge that came too late for some does no harm to the next one.
     fn announce_edge(&self) -> u64 {
         loop {
             let edge_ns = now_ns() + AHEAD.as_nanos() as u64;
@@ -333,7 +337,8 @@ impl LiveHost {
         }
     }
 
-    /// Who lives, and what has become of them since the last edge. Read at one go, before the tasks that ended.
+    /// The live tasks, and what has happened to each since the last edge. They are read in one pass, before
+    /// the tasks that ended.
     fn living(&mut self, edge_ns: u64) -> Vec<(TaskBrief, Since)> {
         let mut living = Vec::with_capacity(self.bases.len());
         let mut is_clock_read = false;
@@ -345,7 +350,7 @@ impl LiveHost {
             }
             let mut rec = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns);
             if !is_clock_read && rec.is_some_and(|rec| asks_the_clock(&rec, edge_ns)) {
-                // Of all at once, and only where somebody needs it: this goes through every task of the machine.
+                // For all at once, and only if somebody needs it: this visits every task of the machine.
                 self.probe.look_at_open_waits();
                 is_clock_read = true;
                 rec = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns);
@@ -357,7 +362,7 @@ impl LiveHost {
         living
     }
 
-    /// Adds a task that did one thing since the last edge: who did the same has the same account.
+    /// Adds a task that was in one state since the last edge; tasks in the same state share an account.
     fn add_still(&self, window: &mut Window, task: &TaskBrief, still: &UnchangedTask) {
         let &UnchangedTask { state, ns, ref name } = still;
         let born_ns = task.born_ns.max(window.start_ns);
@@ -372,8 +377,8 @@ impl LiveHost {
         window.tasks.push(observed(task, name.clone(), tenant, born_ns, account));
     }
 
-    /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge. Returns what of
-    /// it has been told otherwise by now.
+    /// Adds one task's part of the window: the increase of its sums up to `until_ns` over the previous edge.
+    /// Returns how much of it has been reported in another category by now.
     fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) -> Owed {
         let (task, mut share) = (rec.brief(), self.bases.since(rec.serial, sums));
         let born_ns = task.born_ns.max(window.start_ns);
@@ -381,7 +386,7 @@ impl LiveHost {
         if lifetime_ns == 0 {
             return Owed::default();
         }
-        // Every interval of the record lies inside the lifetime; should they ever disagree, say so.
+        // Every interval of the record lies inside the lifetime; if they ever disagree, report it.
         let sum_ns = share.parts.sum_ns();
         if sum_ns < lifetime_ns {
             share.parts.unknown_ns += lifetime_ns - sum_ns;
@@ -416,7 +421,7 @@ impl LiveHost {
         window.add_to_tenant(self.tenancy.of(group), summed.tasks, &account, share.others_ns);
     }
 
-    /// The account of a share; `None` when it does not sum, which would be a bug.
+    /// The account of a share; `None` if it does not sum, which would be a bug.
     fn account(&self, share: &Share, total_ns: u64) -> Option<Account> {
         let named = share
             .culprits
@@ -435,8 +440,8 @@ impl LiveHost {
         })
     }
 
-    /// Adds the tasks whose records found no room in the ring: their sums are in their groups. What the previous
-    /// windows had of them is remembered of tasks that are neither alive nor listed as ended.
+    /// Adds the tasks whose records found no room in the ring: their sums are in their groups. The previous
+    /// windows' share of them is that of the remembered tasks that are neither alive nor listed as ended.
     fn add_unlisted(&mut self, window: &mut Window) {
         let mut gone = self.bases.gone(window.end_ns, self.ended.listed());
         if gone.is_empty() && self.probe.losses().ended_unlisted == self.losses.ended_unlisted {
@@ -462,7 +467,7 @@ impl LiveHost {
         }
     }
 
-    /// Resolves what did not fit into the tasks' records, names everybody and closes the window.
+    /// Resolves the time that did not fit into the tasks' records, names everybody and closes the window.
     fn finish(&mut self, mut window: Window) -> Observation {
         self.tenancy.call_anew(&window.tasks, |group| self.probe.comm_of_group(group));
         self.sum_up_still(&mut window);
@@ -489,7 +494,7 @@ impl LiveHost {
         }
     }
 
-    /// Adds those who did one thing to their tenants' accounts, all of a tenant at once.
+    /// Adds tasks that stayed in one state to their tenants' accounts, all of a tenant at once.
     fn sum_up_still(&self, window: &mut Window) {
         for tenant in window.by_tenant.values_mut() {
             let total_ns = tenant.still_ns.iter().sum();
@@ -501,7 +506,7 @@ impl LiveHost {
         }
     }
 
-    /// The tenants that a window speaks of: a machine may have seen thousands that have gone since.
+    /// The tenants that a window mentions: the machine may have seen thousands that have gone since.
     fn named(&self, window: &Window) -> Vec<Tenant> {
         let culprits = window.by_tenant.values().flat_map(|t| t.account.culprits.shares());
         let ids = window.by_tenant.keys().copied().chain(culprits.map(|share| share.tenant));
@@ -510,7 +515,7 @@ impl LiveHost {
         named.into_iter().filter_map(|id| self.tenancy.tenant(id).cloned()).collect()
     }
 
-    /// Tells apart the steal that did not fit into the tasks' own records.
+    /// Divides the steal that did not fit into the tasks' own records.
     fn spread_others(&mut self, window: &mut Window) {
         let mut beyond: BTreeMap<TenantId, BTreeMap<TenantId, u64>> = BTreeMap::new();
         for (i, pair) in self.probe.overflow_steal().enumerate() {
@@ -542,11 +547,11 @@ fn isolated(root: &Root) -> CpuMask {
     mask(crate::allowed::isolated(root).into_iter())
 }
 
-/// What has become of a living task since the last edge.
+/// What has happened to a live task since the last edge.
 enum Since {
     /// It has done one thing.
     Still(UnchangedTask),
-    /// Something happened to it, or it is new.
+    /// It had an event, or it is new.
     Changed(Box<TaskRec>),
 }
 
@@ -568,7 +573,7 @@ impl Host for LiveHost {
                 return Ok(());
             }
             if left <= POLL && left > AHEAD + SETTLE {
-                // Should the window be closed then, nobody has to wait for an edge: one wake-up less.
+                // If the window is closed at this time, nobody has to wait for an edge: one wake-up fewer.
                 self.probe.set_edge(end_ns - SETTLE_NS);
                 self.announced_ns = Some(end_ns - SETTLE_NS);
             }

@@ -4,8 +4,8 @@ use corun_bpf::layout::{self, state, CpuHead, Occupancy, TaskBrief, NO_TID};
 use corun_bpf::Probe;
 use std::collections::BTreeMap;
 
-/// On CPUs that have not switched since the probe started: the group of the task that has been running there all
-/// the time. A CPU that is not listed was idle.
+/// For CPUs that have not switched since the probe started: the group of the task that has been running there
+/// all the time. A CPU that is not listed was idle.
 pub(super) fn running_since_start<'a>(
     cpus: &[CpuHead],
     tasks: impl Iterator<Item = &'a TaskBrief>,
@@ -17,7 +17,7 @@ pub(super) fn running_since_start<'a>(
         .collect()
 }
 
-/// Who has held a CPU since then, oldest first. Of a CPU without a log nothing is known.
+/// The occupants of a CPU since then, oldest first. For a CPU without a log, nothing is known.
 pub(super) fn occupants(
     probe: &Probe,
     at_start: &BTreeMap<u32, u32>,

@@ -1,5 +1,5 @@
-//! What the kernel says of the machine at the end of a window, besides the probe: what was taken from CPUs, and what the
-//! subject's tasks may use.
+//! The kernel's own data about the machine at the end of a window, besides the probe: what was taken from
+//! CPUs, and what the subject's tasks may use.
 
 use crate::allowed::{shown_fewer, Allowed, Member};
 use crate::cpustat::{self, CpuStat, Taken};
@@ -7,7 +7,7 @@ use crate::root::Root;
 use corun_bpf::layout::TaskBrief;
 use corun_model::{CpuId, Limits, TenantId, Unavailable, What, Why};
 
-/// The machine as a whole is not asked more often than this.
+/// The data of the machine as a whole are read at most this often.
 const STAT_NS: u64 = 50_000_000;
 
 /// Reads `/proc/stat`, affinities and quotas.
@@ -31,8 +31,8 @@ impl MachineReader {
         }
     }
 
-    /// What was taken from the CPUs since they were last asked. That is counted in ticks of 10 ms and costs a walk
-    /// over all interrupts of all CPUs, so short windows share a reading: it belongs to the last of them.
+    /// What was taken from the CPUs since the last reading. It is counted in ticks of 10 ms, and a reading
+    /// walks all interrupts of all CPUs. So short windows share a reading, which belongs to the last of them.
     pub(super) fn taken(&mut self, end_ns: u64) -> Taken {
         if let Some((_, stat)) = self.cpu_stat.as_ref().filter(|(read_ns, _)| end_ns < read_ns + STAT_NS) {
             return stat.taken_since(stat, 0, self.is_virtual);
@@ -44,7 +44,7 @@ impl MachineReader {
         })
     }
 
-    /// What the machine allows the subject, of which these tasks lived in the window, or live still.
+    /// What the machine allows the subject; these are its tasks that lived in the window or still live.
     pub(super) fn limits(
         &mut self,
         subject: TenantId,
@@ -60,7 +60,7 @@ impl MachineReader {
         self.allowed.look(subject, &members)
     }
 
-    /// What this host never sees, and that this container is shown fewer CPUs than it may use.
+    /// What this host never sees, and a note if this container is shown fewer CPUs than it may use.
     pub(super) fn unavailable(&self) -> impl Iterator<Item = Unavailable> {
         let never = [
             Unavailable::new(What::Spin, Why::ProbeSeesNoSpinning),

@@ -1,13 +1,13 @@
-//! Who held a CPU during a stretch of time, from its log of occupancies: the same walk that the probe makes in the
-//! kernel when a wait ends, for the waits that are still open when a window closes.
+//! The occupants of a CPU during a stretch of time, from its log: the same walk that the probe makes in the
+//! kernel when a wait ends, for waits that are still open when a window closes.
 
 use corun_bpf::layout::{group, Occupancy};
 
-/// Time by group, in the order in which the groups are met going back.
+/// Time by group, in the order in which a backward walk meets them.
 pub(super) type Charges = Vec<(u32, u64)>;
 
-/// Charges `[from_ns, to_ns)` to the occupants in `log` (oldest first; each ends where the next begins). What lies
-/// before the log, or belongs to nobody known, is the second result.
+/// Charges `[from_ns, to_ns)` to the occupants in `log` (oldest first; each ends where the next begins). The
+/// second result is the time before the log or of unknown groups.
 pub(super) fn charge(log: &[Occupancy], from_ns: u64, to_ns: u64) -> (Charges, u64) {
     let mut charges = Charges::new();
     let mut unattributed_ns = 0;
@@ -40,13 +40,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_over_several_occupants_is_split_where_they_changed() {
+    fn a_wait_over_several_occupants_is_split_at_their_changes() {
         let log = log(&[(0, 7), (100, 8), (150, 7), (180, 9)]);
         assert_eq!(charge(&log, 50, 200), (vec![(9, 20), (7, 80), (8, 50)], 0));
     }
 
     #[test]
-    fn what_the_log_does_not_reach_or_know_is_unattributed() {
+    fn time_that_the_log_does_not_reach_or_know_is_unattributed() {
         assert_eq!(charge(&log(&[(100, 7)]), 40, 130), (vec![(7, 30)], 60));
         assert_eq!(charge(&log(&[(0, group::UNKNOWN)]), 40, 130), (vec![], 90));
         assert_eq!(charge(&[], 40, 130), (vec![], 90));
@@ -60,7 +60,7 @@ mod tests {
             let log = log(&entries);
             let (charges, rest) = charge(&log, from, from + len);
             prop_assert_eq!(charges.iter().map(|c| c.1).sum::<u64>() + rest, len);
-            // Against the definition, one sampled instant after the other.
+            // Compared with the definition, one sampled instant after the other.
             for (g, ns) in charges {
                 let held = (from..from + len).filter(|&t| entries.iter().rev().find(|e| e.0 <= t).is_some_and(|e| e.1 == g));
                 prop_assert_eq!(held.count() as u64, ns);

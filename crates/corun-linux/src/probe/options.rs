@@ -1,4 +1,4 @@
-//! What the live host is told, and why it could not be set up.
+//! The settings of the live host, and why it could not be set up.
 
 use crate::target::Subject;
 use crate::topology;
@@ -10,34 +10,36 @@ use thiserror::Error;
 pub struct LiveOptions {
     /// Whom the report is about.
     pub subject: Subject,
-    /// Processes that are tenants of their own, each with its threads and descendants present and future.
+    /// Processes that are tenants of their own, each with its threads and its present and future descendants.
     pub tenants: Vec<u32>,
     /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
     pub trace_bytes: u32,
-    /// Whether the trace tells of single waits as well.
+    /// Whether the trace contains single waits, too.
     pub waits: bool,
     /// Bytes for the run log of the subject between two polls, a power of two; 0: none is kept.
     pub record_bytes: u32,
-    /// Tasks that can be followed at a time; `None`: four times those there are.
+    /// Tasks that can be followed at a time; `None`: four times the present number.
     pub max_tasks: Option<u32>,
-    /// At least so many where nobody says how many.
+    /// At least this many, unless the number is given.
     pub least_tasks: u32,
-    /// Process groups in cgroups that can be told apart at a time; `None`: twice the tasks that there are.
+    /// Process groups in cgroups that can be distinguished at a time; `None`: twice the present number of
+    /// tasks.
     pub max_groups: Option<u32>,
-    /// At least so many where nobody says how many.
+    /// At least this many, unless the number is given.
     pub least_groups: u32,
-    /// Pairs of them, one of which took time from the other, that can be told apart at a time beyond each task's first eight
-    /// culprits; `None`: 65,536.
+    /// Pairs of them, one of which took time from the other, that can be distinguished at a time beyond each
+    /// task's first eight culprits; `None`: 65,536.
     pub max_pairs: Option<u32>,
     /// Bytes for ended tasks between two polls, a power of two.
     pub ended_bytes: u32,
-    /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
-    /// what watching takes of the subject is not blamed on a co-runner. Not what it starts.
+    /// Whether this process is a tenant of its own,
+    /// [`TenantKind::Watcher`](corun_model::TenantKind::Watcher). Then the cost of watching is not blamed on
+    /// a co-runner. Its children are not included.
     pub watcher_apart: bool,
 }
 
 impl LiveOptions {
-    /// The usual: no trace, room for everybody.
+    /// The default: no trace, room for everybody.
     pub fn new(subject: Subject) -> LiveOptions {
         LiveOptions {
             subject,
@@ -68,10 +70,10 @@ pub enum LiveError {
     /// The probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// What it tells would mean something else here.
+    /// Its data would mean something else here.
     #[error("{0}")]
     OtherNamespace(&'static str),
-    /// The table of groups is full before anything began.
+    /// The table of groups was full before anything began.
     #[error("the probe's table of tenants is full")]
     NoGroup,
 }

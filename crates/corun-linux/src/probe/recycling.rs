@@ -1,17 +1,19 @@
-//! Numbers of groups are used again, so that a machine may be watched for days: the probe can tell so many groups apart at a
-//! time, and on a busy machine every command of every shell is one.
+//! Reuse of the numbers of groups, so that a machine can be watched for days. The probe can distinguish a
+//! limited number of groups at a time, and on a busy machine every command of every shell is one.
 //!
-//! A group is **closed** when nothing speaks of it: none of its tasks lives or has just ended, and no CPU's log has it. From
-//! then on nobody joins it; whoever was about to, is in it, and it is left alone until that one has ended. A second
-//! later, if still nothing speaks of it, its number is **free**, and so are the places of the pairs that it was one of.
+//! A group is **closed** when nothing refers to it: none of its tasks lives or has just ended, and it is in
+//! no CPU's log. From then on nobody joins it. A task that was about to join is in it, and the group is left
+//! alone until that task has ended. If nothing refers to it a second later, its number is **free**, and so
+//! are the places of its pairs.
 
 use super::tenancy::Tenancy;
 use corun_bpf::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a closed group rests, in nanoseconds: longer than any handler can sit between looking a group up and using it.
+/// How long a closed group rests, in nanoseconds: longer than any handler can take between looking up a group
+/// and using it.
 const REST_NS: u64 = 1_000_000_000;
-/// Free numbers that are kept at hand; all of them are looked at whenever new groups are named.
+/// The free numbers that are kept ready; all of them are checked whenever new groups are named.
 const MOST_FREE: usize = 4_096;
 
 /// What is to be done now.
@@ -21,7 +23,7 @@ struct Turn {
     free: Vec<u32>,
 }
 
-/// Closed groups, with the time at which they were closed.
+/// Closed groups, with the times when they were closed.
 #[derive(Default)]
 pub(super) struct Recycling {
     closed: BTreeMap<u32, u64>,
@@ -29,8 +31,8 @@ pub(super) struct Recycling {
 }
 
 impl Recycling {
-    /// Closes and frees groups, where numbers have become scarce. `spoken_of` are the groups of all tasks that live or ended
-    /// in the last window, and others that are not to be touched.
+    /// Closes and frees groups if numbers have become scarce. `spoken_of` are the groups of all tasks that
+    /// live or ended in the last window, and others that must stay.
     pub(super) fn turn(
         &mut self,
         probe: &Probe,
@@ -47,7 +49,7 @@ impl Recycling {
         let turn = self.choose(tenancy.made_by_the_probe(), &spoken_of, tenancy.free().len(), now_ns);
         turn.close.iter().for_each(|&group| probe.close_group(group));
         if !turn.free.is_empty() {
-            // Before somebody is given one of the numbers and takes from somebody under it.
+            // Before a task gets one of the numbers and takes time under it.
             probe.forget_pairs(&turn.free.iter().copied().collect());
         }
         for group in turn.free {
@@ -58,12 +60,13 @@ impl Recycling {
         tenancy.forget_gone();
     }
 
-    /// Whether it is time to look: less than half of the room is left, and the last look was a while ago.
+    /// Whether it is time to look: less than half of the room is left, and some time has passed since the
+    /// last look.
     fn is_due(&self, are_scarce: bool, now_ns: u64) -> bool {
         are_scarce && now_ns >= self.turned_ns + REST_NS
     }
 
-    /// Of the groups that have a name and were made by the probe, those to close and to free; `free` are free already.
+    /// Of the named groups that the probe made, those to close and those to free; `free` are free already.
     fn choose(
         &mut self,
         named: impl Iterator<Item = u32>,
@@ -96,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_closed_when_nothing_speaks_of_it_and_free_when_nothing_does_after_a_rest() {
+    fn a_group_without_references_is_closed_and_is_free_after_a_rest() {
         let mut recycling = Recycling::default();
         assert_eq!(turn(&mut recycling, &[6], 1), Turn { close: vec![7, 8], free: vec![] });
         assert_eq!(turn(&mut recycling, &[6, 8], 2), Turn { close: vec![], free: vec![7] });
     }
 
     #[test]
-    fn one_that_somebody_joined_at_the_last_moment_is_free_when_that_one_has_gone() {
+    fn a_group_that_a_task_joined_at_the_last_moment_is_free_when_that_task_has_gone() {
         let mut recycling = Recycling::default();
         turn(&mut recycling, &[6, 7], 1);
         assert_eq!(turn(&mut recycling, &[6, 7, 8], 5), Turn::default());
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_while_half_of_the_room_is_left_nor_twice_in_a_second() {
+    fn nothing_happens_while_half_of_the_room_is_left_nor_twice_in_a_second() {
         let mut recycling = Recycling::default();
         assert!(!recycling.is_due(false, 9 * REST_NS) && recycling.is_due(true, 9 * REST_NS));
         turn(&mut recycling, &[], 9);
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_numbers_are_free_than_are_worth_looking_at() {
+    fn only_as_many_numbers_are_free_as_are_worth_checking() {
         let mut recycling = Recycling::default();
         let named = || 0..2 * MOST_FREE as u32;
         assert_eq!(recycling.choose(named(), &BTreeSet::new(), 0, REST_NS).close.len(), MOST_FREE);

@@ -1,27 +1,27 @@
-//! The probe's run log of the subject, put in order.
+//! The probe's run log of the subject, in order.
 //!
-//! Events lie in the ring in the order in which room was made for them, which is nearly that of time. So what is younger than
-//! [`SETTLE_NS`] is kept back until the next time. Recording has a budget: a program that switches so often that writing it down
-//! would slow it down is no longer recorded, and that is said.
+//! Events lie in the ring in the order in which room was made for them, which is nearly the order of time. So
+//! events younger than [`SETTLE_NS`] are held back until the next time. Recording has a budget. If a program
+//! switches so often that recording would slow it down, recording stops, and that is reported.
 
 use corun_bpf::layout::RecordEvent;
 use corun_model::run_log::{CpuMask, Event, RawEvent, RunLog, What};
 
-/// How long an event may take from its time to its place in the ring.
+/// The most time that an event may take to get into the ring.
 const SETTLE_NS: u64 = 1_000_000;
-/// Most events per second of a stretch that are worth their cost: about 100 ns each, 1 % of a CPU.
+/// The most events per second that are worth their cost: about 100 ns each, 1 % of a CPU.
 const MOST_PER_S: u64 = 100_000;
-/// What a burst may have above that.
+/// The allowance for a burst beyond that.
 const BURST: u64 = 100_000;
 
 /// The run log so far, since it was last taken.
 pub(super) struct Recorder {
     log: RunLog,
-    /// CPUs between which the scheduler moves nobody: whoever is on one of them may use that one only.
+    /// CPUs between which the scheduler moves nobody: a task on one of them may use only that one.
     isolated: CpuMask,
     /// Not yet in order.
     young: Vec<Event>,
-    /// Events that may still come, as [`MOST_PER_S`] says.
+    /// Events that may still come, according to [`MOST_PER_S`].
     allowance: u64,
     filled_ns: u64,
     lost_before: u64,
@@ -29,15 +29,15 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins now, on a machine with these CPUs, of which these are isolated.
+    /// Starts now, on a machine with these CPUs, some of which are isolated.
     pub(super) fn new(cpus: CpuMask, isolated: CpuMask, now_ns: u64) -> Recorder {
         let log = RunLog { cpus, start_ns: now_ns, end_ns: now_ns, ..RunLog::default() };
         let young = Vec::new();
         Recorder { log, isolated, young, allowance: BURST, filled_ns: now_ns, lost_before: 0, is_over: false }
     }
 
-    /// Takes what lay in the ring; `lost` events had found no room there so far. Returns false once it costs too much to go on:
-    /// the log ends there, with a loss.
+    /// Takes the content of the ring; `lost` events had found no room there so far. Returns false once going
+    /// on costs too much: the log ends there, with a loss.
     pub(super) fn add(&mut self, events: &[RecordEvent], lost: u64, now_ns: u64) -> bool {
         let refill = now_ns.saturating_sub(self.filled_ns) as u128 * u128::from(MOST_PER_S) / 1_000_000_000;
         if refill > 0 {
@@ -69,7 +69,7 @@ impl Recorder {
         !self.is_over
     }
 
-    /// What has happened until `edge_ns`, which has settled, since the last call. `cpus` are switched on now.
+    /// The events until `edge_ns`, which has settled, since the last call. `cpus` are switched on now.
     pub(super) fn take(&mut self, edge_ns: u64, cpus: CpuMask) -> RunLog {
         self.log.cpus = cpus;
         self.young.sort_by_key(|e| e.t_ns);
@@ -96,7 +96,7 @@ fn movable(what: What, isolated: CpuMask) -> What {
     What::Runs { cpu, may }
 }
 
-/// Until when the log may be taken, as of now.
+/// The time up to which the log may be taken now.
 pub(super) fn settled_ns(now_ns: u64) -> u64 {
     now_ns.saturating_sub(SETTLE_NS)
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_has_the_cpus_of_its_end_and_nobody_is_moved_between_isolated_ones() {
+    fn each_part_has_the_cpus_of_its_end_and_no_task_moves_between_isolated_ones() {
         let mut recorder = Recorder::new(CpuMask::first(1), CpuMask(0b1100), 0);
         let runs = |t_ns, cpu: u64, may| RecordEvent { t_ns, who: 7 | 1 << 32 | cpu << 48, a: may, b: 0 };
         recorder.add(&[runs(1, 0, 0b1111), runs(2, 3, 0b1100), runs(3, 0, 0b1100)], 0, 10);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_unknown_is_counted_once() {
+    fn lost_or_unknown_events_are_counted_once() {
         let mut recorder = Recorder::new(CpuMask::first(2), CpuMask::default(), 0);
         recorder.add(&[RecordEvent { who: 7 | 99 << 32, ..event(1) }], 4, 10);
         assert_eq!(recorder.take(10, CpuMask::first(2)).lost, 5);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_switches_too_often_is_no_longer_recorded_and_every_log_from_then_on_says_so() {
+    fn a_program_that_switches_too_often_is_no_longer_recorded_and_every_later_log_says_so() {
         let mut recorder = Recorder::new(CpuMask::first(2), CpuMask::default(), 0);
         let storm: Vec<RecordEvent> = (0..60_000).map(event).collect();
         assert!(recorder.add(&storm, 0, 25_000_000));

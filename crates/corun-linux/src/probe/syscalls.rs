@@ -1,8 +1,8 @@
-//! Which system call means which kind of blocking: what the ledger's block reasons rest on.
+//! The kind of blocking that each system call means: the basis of the ledger's block reasons.
 //!
-//! A task that blocks inside a system call is waiting for what that call is for. Calls that are not listed, and
-//! kernel threads, count as "other"; the probe turns "pipe" and "other" into I/O when the sleep is uninterruptible.
-//! A 32-bit program's calls have numbers of their own: the second half of the table.
+//! A task that blocks inside a system call waits for the object of that call. Calls that are not listed, and
+//! kernel threads, count as "other". The probe turns "pipe" and "other" into I/O if the sleep is
+//! uninterruptible. The calls of 32-bit programs have numbers of their own: the second half of the table.
 
 use corun_bpf::layout::{state, SYSCALLS};
 
@@ -19,7 +19,8 @@ pub(super) fn block_states() -> Table {
     table
 }
 
-/// The places of `sched_setaffinity` in that table. 32-bit programs of x86 and of arm have the same number for it.
+/// The places of `sched_setaffinity` in that table. It has the same number in 32-bit programs of x86 and of
+/// Arm.
 pub(super) fn places_of_setaffinity() -> [u32; 2] {
     [libc::SYS_sched_setaffinity as u32, SYSCALLS as u32 + 241]
 }
@@ -99,7 +100,8 @@ const OF_32_BITS: Calls = &[
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OF_32_BITS: Calls = &[];
 
-/// Since Linux 5.1 new calls have one number on every architecture, and those that take a time another one for 32 bits.
+/// Since Linux 5.1 a new call has one number on every architecture. Calls with a time have another one for 32
+/// bits.
 const SINCE_5_1_OF_32_BITS: Calls = &[
     // futex_time64, futex_waitv
     (state::BLOCK_FUTEX, &[422, 449]),
@@ -119,9 +121,10 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn one_number_means_one_call_to_64_bits_and_another_to_32() {
+    fn one_number_means_one_call_in_64_bits_and_another_in_32() {
         let table = block_states();
-        // 7 is poll and waitpid, 35 nanosleep and nothing to wait in, 162 sync and nanosleep, 240 mq_open and futex.
+        // 7 is poll and waitpid; 35 is nanosleep and a call that does not wait; 162 is sync and nanosleep;
+        // 240 is mq_open and futex.
         let read = |nr: usize| (usize::from(table[nr]), usize::from(table[SYSCALLS + nr]));
         assert_eq!(read(7), (state::BLOCK_POLL, state::BLOCK_CHILD));
         assert_eq!(read(35), (state::BLOCK_SLEEP, state::BLOCK_OTHER));

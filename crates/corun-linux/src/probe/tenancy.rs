@@ -1,12 +1,13 @@
-//! From the probe's groups to tenants as people know them.
+//! From the probe's groups to tenants that people know.
 //!
-//! The kernel side sorts tasks as finely as can be told there: process group × cgroups. Here several of those become one
-//! tenant where cgroups tell that they belong together (a container, a unit, a pod, a Slurm step, the subject); where they do
-//! not, a tenant is a process group: what a shell made for a job, with all that it runs. It is called as its leader is: by its
-//! script, or by its program. A shell that has no script is called by what uses the CPU most of all that it runs.
+//! The kernel side sorts tasks as finely as possible: process group × cgroups. Here several groups become one
+//! tenant if cgroups say that they belong together (a container, a unit, a pod, a Slurm step, the subject).
+//! Otherwise a tenant is a process group: what a shell made for a job, with everything that it runs. It is
+//! named after its leader's script or program. A shell without a script is named after the program in it that
+//! uses most CPU time.
 //!
-//! What this costs is bounded: [`Tenancy::learn`] is called often, and looks for no more than so many cgroups and programs each
-//! time. Who has no name yet is one of "others" until the next time.
+//! The cost is bounded: [`Tenancy::learn`] is called often, and looks up a limited number of cgroups and
+//! programs each time. A group without a name is one of "others" until the next time.
 
 use super::cgroup_owners::CgroupOwners;
 use crate::naming::{self, TenantName};
@@ -21,13 +22,13 @@ use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// So many cgroups are looked for at a time, at some microseconds each.
+/// The most cgroups that are looked up at a time, at some microseconds each.
 const MOST_LOOKS: u64 = 1_000;
-/// So many processes are asked at a time what program they run, at some ten microseconds each.
+/// The most processes whose program is read at a time, at about ten microseconds each.
 const MOST_ASKED: u64 = 64;
-/// So many programs of a shell are told apart.
+/// The most programs of a shell that are distinguished.
 const MOST_PROGRAMS: usize = 32;
-/// So often it is looked whether the leader of a job was told to run another program of it.
+/// How often to check whether the leader of a job was told to run another of its programs.
 const MOST_MET: usize = 4;
 
 /// Tenants by the probe's group numbers.
@@ -35,43 +36,45 @@ pub(super) struct Tenancy {
     root: Root,
     owners: CgroupOwners,
     tenants: Tenants,
-    /// Tenant of each group met so far.
+    /// The tenant of each known group.
     of_group: Vec<TenantId>,
-    /// Numbers among them that may be used again, and have not been so far as is known.
+    /// Numbers among them that may be reused, and have not been as far as is known.
     free: BTreeSet<u32>,
     /// Groups that user space made, with their names.
     assigned: BTreeMap<u32, TenantName>,
     /// Tenants that are process groups.
     jobs: BTreeMap<TenantId, Job>,
-    /// Cgroups that tell, as the probe has not heard yet.
+    /// Cgroups that identify tenants, not yet known to the probe.
     news: Vec<Location>,
-    /// How many processes have been asked what program they run.
+    /// The number of processes whose program was read.
     asked: u64,
 }
 
 /// A tenant that is a process group.
 struct Job {
-    /// Its newest group, and what that was called when it was named.
+    /// Its newest group, and the name of that group at the time.
     group: u32,
     comm: [u8; 16],
-    /// Of a shell without a script: for how long which programs used a CPU, in nanoseconds.
+    /// For a shell without a script: how long each program used a CPU, in nanoseconds.
     programs: Option<BTreeMap<String, u64>>,
-    /// Programs that it was seen to run, other than its leader, while nobody knew of one that it was told to.
+    /// Programs other than its leader that it was seen to run, while no program was known that it was told to
+    /// run.
     met: Vec<Arc<str>>,
     is_told: bool,
-    /// Of one whose group does not tell what its leader executes: the command of the leader when it was named, and whether
-    /// the leader has been called so: before a command begins, its process is called as corun is.
+    /// For a group that does not know what its leader executes: the leader's command at naming time, and
+    /// whether the leader has had that name. Until a command begins, its process has corun's name.
     command: Vec<String>,
     has_begun: bool,
 }
 
 impl Job {
-    /// One that was just named, and of which nothing else is known.
+    /// A group that was just named, and of which nothing else is known.
     fn new(group: u32, comm: [u8; 16], programs: Option<BTreeMap<String, u64>>) -> Job {
         Job { group, comm, programs, met: Vec::new(), is_told: false, command: Vec::new(), has_begun: false }
     }
 
-    /// Whether its leader, whose name is this by now, has executed what it was told to (`nohup nice ./job`, `bash -c 'exec ./job'`).
+    /// Whether its leader, which now has this name, has executed its command (`nohup nice ./job`, `bash -c
+    /// 'exec ./job'`).
     fn has_executed(&self, name: &str) -> bool {
         let before = comm(&self.comm);
         let is_shell = program::is_interpreter(&before) && !program::has_script(&self.command, &before);
@@ -79,7 +82,7 @@ impl Job {
     }
 }
 
-/// A name as the kernel keeps it.
+/// A name in the form that the kernel keeps.
 fn as_comm(name: &str) -> [u8; 16] {
     let mut comm = [0; 16];
     let length = name.len().min(comm.len() - 1);
@@ -121,12 +124,13 @@ impl Tenancy {
         made
     }
 
-    /// Says that `group` was made by user space for this tenant.
+    /// Registers that user space made `group` for this tenant.
     pub(super) fn assign(&mut self, group: u32, name: TenantName) -> TenantId {
         self.assigned.insert(group, name.clone());
         let id = self.tenants.number(name);
         if let Some((tenant, leader)) = self.tenants.get(id).and_then(|t| Some((t, leader(t)?))) {
-            // Its own group does not tell how it is called. Before a command begins, its process has that of corun, which ends with it.
+            // Its own group does not give its name. Until a command begins, its process has the group of
+            // corun, which ends with it.
             let command = program::command(&self.root, leader);
             let job = Job::new(group::UNKNOWN, as_comm(&tenant.name), None);
             self.jobs.insert(id, Job { command, ..job });
@@ -134,23 +138,23 @@ impl Tenancy {
         id
     }
 
-    /// Says that the subject is a cgroup.
+    /// Sets the subject to a cgroup.
     pub(super) fn watch_cgroup(&mut self, subject: &Subject) -> Option<TenantId> {
         let name = self.owners.watch(&self.root, subject)?.clone();
         Some(self.tenants.number(name))
     }
 
-    /// How many groups have a name, from number 0 on.
+    /// The number of named groups, counted from number 0.
     pub(super) fn named(&self) -> usize {
         self.of_group.len()
     }
 
-    /// What naming has cost so far: cgroups that were looked for, and processes that were asked.
+    /// The cost of naming so far: cgroups that were looked up, and processes that were read.
     pub(super) fn cost(&self) -> (u64, u64) {
         (self.owners.looks(), self.asked)
     }
 
-    /// Names the groups that follow those that have a name. Whether there may be more.
+    /// Names the groups after those that have a name. Returns whether there may be more.
     pub(super) fn learn(&mut self, groups: &[GroupRec]) -> bool {
         let (looks, asked) = self.cost();
         for rec in groups {
@@ -160,7 +164,7 @@ impl Tenancy {
             let group = self.named() as u32;
             let id = match self.assigned.get(&group) {
                 Some(name) => self.tenants.number(name.clone()),
-                // The number is taken before the record is filled in; it will be, by the next call.
+                // The number is taken before the record is filled in; it will be filled in by the next call.
                 None if rec.tid == 0 => return false,
                 None => self.tenant_of(group, rec),
             };
@@ -169,7 +173,7 @@ impl Tenancy {
         false
     }
 
-    /// The groups that have a name and were made by the probe.
+    /// The named groups that the probe made.
     pub(super) fn made_by_the_probe(&self) -> impl Iterator<Item = u32> + '_ {
         let is_its = |g: &u32| !self.free.contains(g) && !self.assigned.contains_key(g);
         (group::FIRST..self.of_group.len() as u32).filter(is_its)
@@ -189,13 +193,13 @@ impl Tenancy {
         self.jobs.retain(|id, _| spoken_of.contains(id));
     }
 
-    /// Forgets a group, whose number may be used again.
+    /// Forgets a group, whose number may be reused.
     pub(super) fn forget(&mut self, group: u32) {
         self.of_group[group as usize] = self.others();
         self.free.insert(group);
     }
 
-    /// Names groups whose numbers have been used before.
+    /// Names groups with reused numbers.
     pub(super) fn learn_anew(&mut self, groups: &[(u32, GroupRec)]) {
         let (looks, asked) = self.cost();
         for (group, rec) in groups {
@@ -207,7 +211,7 @@ impl Tenancy {
         }
     }
 
-    /// Cgroups that tell, of which the probe has not heard yet.
+    /// Cgroups that identify tenants, but that the probe does not know yet.
     pub(super) fn news(&mut self) -> Vec<Location> {
         std::mem::take(&mut self.news)
     }
@@ -228,7 +232,7 @@ impl Tenancy {
         id
     }
 
-    /// The tenant that a process group is, and whether it is better called by what it runs.
+    /// The tenant of a process group, and whether a program that it runs would be a better name.
     fn job(&mut self, rec: &GroupRec) -> (TenantName, bool) {
         let pgid = if rec.key.pgid == 0 { rec.tgid } else { rec.key.pgid };
         let (mut pid, mut called) = (rec.tgid, comm(&rec.comm));
@@ -245,7 +249,8 @@ impl Tenancy {
         (naming::of_process_group(pgid, &name), is_named_by_use)
     }
 
-    /// Calls process groups as they are called by now: by what their leader executes, or by what they have used a CPU for.
+    /// Updates the names of process groups: after the program that their leader executes, or the one that has
+    /// used most CPU time.
     pub(super) fn call_anew(&mut self, tasks: &[TaskObservation], comm_of: impl Fn(u32) -> [u8; 16]) {
         let is_its = |id: TenantId, group: u32| self.of_group.get(group as usize) == Some(&id);
         let is_new = |id: TenantId, job: &Job| is_its(id, job.group) && comm_of(job.group) != job.comm;
@@ -288,7 +293,7 @@ impl Tenancy {
         }
     }
 
-    /// Calls jobs by the program that their leader was told to run, once that is there.
+    /// Names jobs after the program that their leader was told to run, once that exists.
     fn call_as_told(&mut self, tasks: &[TaskObservation]) {
         let mut asked = 0;
         for task in tasks {
@@ -296,7 +301,7 @@ impl Tenancy {
             let is_as_named = *task.name == *comm(&job.comm);
             job.has_begun |= is_as_named;
             let is_known = is_as_named || job.met.contains(&task.name);
-            // Who has ended cannot be asked: a storm of short commands costs nothing here.
+            // An ended process cannot be read: a storm of short commands costs nothing here.
             if !task.alive || job.is_told || is_known || job.met.len() >= MOST_MET || asked >= MOST_ASKED {
                 continue;
             }
@@ -330,18 +335,18 @@ impl Tenancy {
         self.of_group.get(group as usize).copied().unwrap_or(self.others())
     }
 
-    /// The tenant that stands for several that were too many to be told apart.
+    /// The tenant that stands for several that were too many to distinguish.
     pub(super) fn others(&self) -> TenantId {
         self.of_group[group::UNKNOWN as usize]
     }
 
-    /// A tenant that has a group, or had one not long ago.
+    /// A tenant that has a group, or had one recently.
     pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
         self.tenants.get(id)
     }
 }
 
-/// The process that leads a tenant which is a process group, or a process with its descendants.
+/// The leader of a tenant that is a process group, or a process with its descendants.
 fn leader(tenant: &Tenant) -> Option<u32> {
     let pid = ["pgid:", "pid:"].iter().find_map(|kind| tenant.key.strip_prefix(kind));
     pid?.parse().ok()

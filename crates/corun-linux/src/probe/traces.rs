@@ -47,7 +47,7 @@ impl Traces {
         }));
     }
 
-    /// What a task is called; the newest name wins.
+    /// The name of a task; the newest name wins.
     pub(super) fn name(&mut self, id: TaskId, task: TraceTask) {
         self.tasks.insert(id, task);
     }

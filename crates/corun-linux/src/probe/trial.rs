@@ -1,4 +1,5 @@
-//! Whether this machine's kernel takes the probe. Nothing but trying tells: kernels are built with and without much that it reads.
+//! Whether this machine's kernel accepts the probe. Only an attempt shows that: kernels are built with and
+//! without much of what the probe reads.
 
 use super::config::config;
 use super::options::{LiveError, LiveOptions};
@@ -7,10 +8,10 @@ use crate::target::Subject;
 use crate::topology;
 use corun_bpf::Probe;
 
-/// The smallest ring there can be: a page.
+/// The smallest possible ring: a page.
 const LEAST_RING: u32 = 4_096;
 
-/// Loads the probe with all that it can be asked for, and lets go of it again. Nothing is watched.
+/// Loads the probe with everything that it can be asked for, and unloads it again. Nothing is watched.
 ///
 /// # Errors
 /// [`LiveError`]; nothing stays behind.

@@ -1,4 +1,4 @@
-//! A window under construction: tasks and CPUs are added one by one, tenants are their sums.
+//! A window under construction: tasks and CPUs are added one by one; tenants are sums of tasks.
 
 use corun_bpf::layout::{state, TaskBrief};
 use corun_model::culprit::Share;
@@ -15,7 +15,7 @@ pub(super) struct Window {
     pub(super) by_tenant: BTreeMap<TenantId, TenantSum>,
     pub(super) cpus: Vec<CpuTime>,
     pub(super) loss: Loss,
-    /// The accounts of those who did one thing: what, for how long.
+    /// The accounts of tasks that stayed in one state: the state, and how long.
     pub(super) still: Vec<(usize, u64, Arc<Account>)>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct TenantSum {
     pub(super) tasks: u64,
     pub(super) others_ns: u64,
     pub(super) account: Account,
-    /// Of its tasks that did one thing, by [`state`]: not in the account until the window is closed.
+    /// Its tasks that stayed in one state, by [`state`]: not in the account until the window is closed.
     pub(super) still_ns: [u64; state::ALL],
 }
 
@@ -48,7 +48,7 @@ impl Window {
         }
     }
 
-    /// Adds tasks to their tenant's sums; `others_ns` of their steal is still to be told apart.
+    /// Adds tasks to their tenant's sums; `others_ns` of their steal is still to be divided.
     pub(super) fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
         let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
         t.tasks += tasks;
@@ -56,7 +56,7 @@ impl Window {
         t.account.add(account);
     }
 
-    /// The account of who did one thing for so long, made by the first who asks for it.
+    /// The account of this time in one state, created by the first caller that needs it.
     pub(super) fn account_of_still(
         &mut self,
         state: usize,
@@ -72,7 +72,7 @@ impl Window {
         Some(account)
     }
 
-    /// Adds a task that did one thing to its tenant's sums.
+    /// Adds a task that stayed in one state to its tenant's sums.
     pub(super) fn add_still_to_tenant(&mut self, id: TenantId, state: usize, ns: u64) {
         let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
         t.tasks += 1;
@@ -80,8 +80,8 @@ impl Window {
     }
 }
 
-/// Replaces `others` (of `others_ns`) among the culprits by the tenants that they were. The table of pairs is read a
-/// moment after the edge, so it may hold slightly more: shares are given out until `others_ns` is used up.
+/// Replaces `others` (of `others_ns`) among the culprits by the actual tenants. The table of pairs is read
+/// shortly after the edge, so it may hold slightly more: shares are given out until `others_ns` is used up.
 pub(super) fn spread(
     culprits: &Culprits,
     others: TenantId,

@@ -1,30 +1,31 @@
-//! Turning totals that lag into windows that sum.
+//! From totals that lag to windows that sum.
 //!
-//! The kernel credits a wait when it ends and a running task's time at the scheduler's tick, so what a total gained
-//! during a window may belong to the window before, and may exceed the window. A [`Meter`] hands a total out window by
-//! window, never more than a window has room for; what does not fit is handed out later. So every window sums
-//! exactly, and over many windows nothing is lost or counted twice. It depends on nothing but its arguments.
+//! The kernel credits a wait when it ends, and a running task's time at the scheduler's tick. So the increase
+//! of a total during a window may belong to the window before, and may exceed the window. A [`Meter`] hands
+//! out a total window by window, never more than a window has room for; the rest is handed out later. So
+//! every window sums exactly, and over many windows nothing is lost or counted twice. It depends only on its
+//! arguments.
 
-/// What has been handed out of a growing total.
+/// The part of a growing total that has been handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
     given_ns: u64,
 }
 
 impl Meter {
-    /// Starts at `total_ns`: what came before is nobody's.
+    /// Starts at `total_ns`: earlier time belongs to nobody.
     pub fn starting_at(total_ns: u64) -> Meter {
         Meter { given_ns: total_ns }
     }
 
-    /// Hands out what is new in `total_ns`, but at most `room_ns`.
+    /// Hands out the new part of `total_ns`, but at most `room_ns`.
     pub fn take_ns(&mut self, total_ns: u64, room_ns: u64) -> u64 {
         let taken = total_ns.saturating_sub(self.given_ns).min(room_ns);
         self.given_ns += taken;
         taken
     }
 
-    /// Hands out what the total does not show yet but will: it is not handed out again when it does.
+    /// Hands out time that the total does not show yet but will: it is not handed out again then.
     pub fn take_ahead(&mut self, ns: u64) {
         self.given_ns += ns;
     }
@@ -36,7 +37,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_does_not_fit_is_handed_out_later() {
+    fn a_surplus_is_handed_out_later() {
         let mut meter = Meter::starting_at(100);
         assert_eq!(meter.take_ns(150, 20), 20);
         assert_eq!(meter.take_ns(150, 20), 20);
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_ahead_is_not_handed_out_again() {
+    fn time_handed_out_ahead_is_not_handed_out_again() {
         let mut meter = Meter::default();
         meter.take_ahead(30);
         assert_eq!(meter.take_ns(20, 100), 0);

@@ -1,7 +1,8 @@
 //! Every visible process and thread, kept up to date by polling `/proc`.
 //!
-//! A poll lists `/proc`, looks at the processes that are new, and reads the threads of the subject; the threads of
-//! everybody else are read in rarer scans. A task that is not listed any more has ended where it was last seen.
+//! A poll lists `/proc`, looks at new processes, and reads the threads of the subject. The threads of
+//! everybody else are read in less frequent scans. A task that is not listed any more ended where it was last
+//! seen.
 
 use super::meter::Meter;
 use super::task::{born_ns, Life, Task};
@@ -13,10 +14,10 @@ use crate::root::{ReadError, Root};
 use crate::target::{self, Subject};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a process is to the subject.
+/// The relation of a process to the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its tasks are the subject's; of a virtual machine, the vCPUs are, the others are its I/O.
+    /// Its tasks are the subject's; for a virtual machine, the vCPUs are, and the others are its I/O.
     Subject,
     /// Its tasks do a virtual machine's I/O.
     SubjectIo,
@@ -31,17 +32,17 @@ pub struct Process {
     pub role: Role,
     /// Its `stat` at the last full look.
     pub stat: Stat,
-    /// Where it is in the cgroup trees.
+    /// Its location in the cgroup trees.
     pub membership: Membership,
-    /// CPU time of its own and of collected children that came before the host.
+    /// CPU time of its own and of collected children, from before the host started.
     pub cpu_before_ns: u64,
     /// When its threads were last listed.
     pub listed_ns: u64,
     /// Whether `/proc` no longer lists it.
     pub gone: bool,
-    /// Its threads by TID, those included that ended in this window.
+    /// Its threads by TID, including those that ended in this window.
     pub tasks: BTreeMap<u32, Task>,
-    /// Threads that ended in this window and whose TID another one has now.
+    /// Threads that ended in this window and whose TID belongs to another one now.
     pub replaced: Vec<(u32, Task)>,
 }
 
@@ -57,20 +58,20 @@ pub struct ProcessTable {
     pub processes: BTreeMap<u32, Process>,
     /// Live processes of the subject's family.
     family: BTreeSet<u32>,
-    /// Process groups that a member of the family led; who is born into one belongs to it.
+    /// Process groups that a member of the family led; a process born into one belongs to the family.
     groups: BTreeSet<u32>,
-    /// This process, and those that only wait for it: no part of the family.
+    /// This process, and those that only wait for it: they are no part of the family.
     watching: BTreeSet<u32>,
-    /// Tenants that are a process each with its descendants, the innermost last; and who lives of them.
+    /// Tenants that are a process each with its descendants, the innermost last; and their live processes.
     named: Vec<(TenantName, BTreeSet<u32>)>,
-    /// Where this process is in the cgroup trees.
+    /// This process's location in the cgroup trees.
     own: Membership,
-    /// CPU time of subject processes that went away and whose parent is not the subject's, in nanoseconds.
+    /// CPU time of subject processes that have gone and whose parent is not the subject's, in nanoseconds.
     departed_cpu_ns: u64,
 }
 
 impl ProcessTable {
-    /// Reads everything that is there. What tasks did before is nobody's.
+    /// Reads everything that exists. Earlier time of tasks belongs to nobody.
     ///
     /// # Errors
     /// [`ReadError`] when `/proc` cannot be read.
@@ -126,12 +127,12 @@ impl ProcessTable {
         Ok(())
     }
 
-    /// The PIDs of live processes whose role is wanted.
+    /// The PIDs of live processes with a wanted role.
     pub fn pids(&self, wanted: impl Fn(Role) -> bool) -> Vec<u32> {
         self.processes.iter().filter(|(_, p)| !p.gone && wanted(p.role)).map(|(pid, _)| *pid).collect()
     }
 
-    /// Finds processes that are new or gone, without looking at the threads of those that are known.
+    /// Finds processes that are new or gone, without reading the threads of known ones.
     ///
     /// # Errors
     /// [`ReadError`] when `/proc` cannot be read.
@@ -189,7 +190,7 @@ impl ProcessTable {
         Ok(())
     }
 
-    /// Whether a new process belongs to the subject's family and is not known to yet.
+    /// Whether a new process belongs to the subject's family and is not yet known to.
     fn joins(&self, pid: u32, stat: &Stat) -> bool {
         matches!(self.subject, Subject::Command { .. } | Subject::Processes { .. })
             && !self.family.contains(&pid)
@@ -218,7 +219,7 @@ impl ProcessTable {
         }
     }
 
-    /// Takes a full look at one process: who it is now, and where in the cgroup trees.
+    /// Takes a full look at one process: its current identity, and its location in the cgroup trees.
     pub fn look(&mut self, pid: u32, now_ns: u64, first: bool) {
         let Ok(stat) = procfs::process_stat(&self.root, pid) else { return };
         let membership = Membership::read(&self.root, format!("/proc/{pid}")).ok();
@@ -239,11 +240,11 @@ impl ProcessTable {
     fn ends(&mut self, pid: u32) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.end();
-        // Its parent, if it is the subject's, has its CPU time now; else nobody here has.
+        // If its parent is the subject's, the parent has its CPU time now; otherwise nobody here has.
         if process.role == Role::Subject && !self.family.contains(&process.stat.ppid) {
             self.departed_cpu_ns += process.tree_cpu_ns();
         }
-        // Its number may be a stranger's soon.
+        // Its number may soon belong to a stranger.
         self.family.remove(&pid);
         for (_, members) in &mut self.named {
             members.remove(&pid);
@@ -266,7 +267,8 @@ impl ProcessTable {
         });
         for tid in tids {
             let Ok(total) = procfs::schedstat(&self.root, pid, tid) else { continue };
-            // Totals that went back, or that moved after the end, are another task's under the same number.
+            // Totals that went back, or that moved after the end, belong to another task with the same
+            // number.
             let known = process.tasks.get(&tid).filter(|t| match t.life {
                 Life::Alive => total.run_ns >= t.total.run_ns && total.slices >= t.total.slices,
                 Life::Ended | Life::Reported => total == t.total,
@@ -302,7 +304,8 @@ impl ProcessTable {
             if task.life != Life::Alive {
                 continue;
             }
-            // Who did not run since did not switch, end or rename itself either, so most tasks cost one read.
+            // A task that did not run since did not switch, end or rename itself either, so most tasks cost
+            // one read.
             if task.total != total {
                 let before = task.switches;
                 task.switches = procfs::switches(&self.root, pid, tid).ok().or(before);
@@ -349,7 +352,7 @@ impl ProcessTable {
         }))
     }
 
-    /// Whether a thread of a subject process is I/O: of a virtual machine, all but the vCPUs are.
+    /// Whether a thread of a subject process is I/O: in a virtual machine, all but the vCPUs are.
     pub fn is_io(&self, role: Role, tid: u32, name: &str) -> bool {
         match (&self.subject, role) {
             (_, Role::SubjectIo) => true,
@@ -358,8 +361,8 @@ impl ProcessTable {
         }
     }
 
-    /// CPU time that the subject's family has used since the host started, by the accounts of its processes: those
-    /// that live, and the children they collected, however short they lived.
+    /// CPU time that the subject's family has used since the host started, according to the accounts of its
+    /// processes: the live ones, and the children that they collected, however short-lived.
     pub fn subject_cpu_ns(&self) -> u64 {
         let live = self.processes.values().filter(|p| p.role == Role::Subject && !p.gone);
         self.departed_cpu_ns + live.map(Process::tree_cpu_ns).sum::<u64>()
@@ -391,7 +394,7 @@ impl ProcessTable {
 /// How closely to read tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// All that is there when the host starts: what they did before is nobody's.
+    /// Everything that exists when the host starts: its earlier time belongs to nobody.
     First,
     /// A process that has just appeared.
     New,

@@ -1,7 +1,7 @@
 //! One thread as polls see it.
 //!
-//! A start time comes in ticks of 10 ms; it is narrowed to lie after the poll that did not see the task yet, and early
-//! enough for the time that the task has already been running and waiting.
+//! A start time comes in ticks of 10 ms. It is narrowed to lie after the poll that did not see the task yet,
+//! and early enough for the time that the task has already been running and waiting.
 
 use super::meter::Meter;
 use crate::procfs::{Schedstat, Switches};
@@ -23,7 +23,7 @@ pub enum Life {
 pub struct Task {
     /// Its comm.
     pub name: Arc<str>,
-    /// When it started, or the host did, on the host's clock.
+    /// The start of the task or of the host, whichever is later, on the host's clock.
     pub born_ns: u64,
     /// When it was last seen alive.
     pub seen_ns: u64,
@@ -37,21 +37,21 @@ pub struct Task {
     pub described_at: Schedstat,
     /// Whether it was running or waiting for a CPU then.
     pub runnable: bool,
-    /// It has not blocked since: when its voluntary switches were last seen to have moved.
+    /// It has not blocked since this time: when its voluntary switches were last seen to have moved.
     pub blocked_by_ns: u64,
-    /// Handed out of the time on a CPU.
+    /// The part of its time on a CPU that was handed out.
     pub run: Meter,
     /// Handed out of the time waiting.
     pub wait: Meter,
-    /// How long its cgroups were throttled in the last window beyond what it waited, in nanoseconds.
+    /// How long its cgroups were throttled in the last window beyond its own wait, in nanoseconds.
     pub throttled_left_ns: u64,
-    /// Context switches at the last sight; `None` when they could not be read.
+    /// Context switches at the last reading; `None` if they could not be read.
     pub switches: Option<Switches>,
     /// Context switches already reported.
     pub reported: Switches,
 }
 
-/// When a task that was not there at `before_ns` and is at `now_ns` was born.
+/// The birth of a task that did not exist at `before_ns` and does at `now_ns`.
 pub fn born_ns(started_ns: u64, before_ns: u64, now_ns: u64, total: Schedstat) -> u64 {
     let latest = now_ns.saturating_sub(total.run_ns + total.wait_ns);
     started_ns.min(latest).clamp(before_ns.min(now_ns), now_ns)

@@ -1,4 +1,5 @@
-//! The host on this machine, with work of known shape; ratios have wide margins, other programs run here too.
+//! The host on this machine, with work of known shape. Ratios have wide margins, because other programs run
+//! here, too.
 
 use super::*;
 use crate::launch::Held;
@@ -129,7 +130,7 @@ fn children_of_the_subject_are_the_subjects_and_everybody_else_is_not() {
 
 #[test]
 fn processes_that_live_between_two_polls_show_in_the_loss() {
-    // Each `true` lives for about a millisecond, and no poll comes before the end.
+    // Each `true` lives for about a millisecond, and no poll comes before its end.
     let mut command = Command::new("sh");
     command.args(["-c", "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done"]);
     let held = Held::start(command).unwrap();
@@ -147,7 +148,7 @@ fn processes_that_live_between_two_polls_show_in_the_loss() {
 }
 
 #[test]
-fn waits_show_as_steal_that_is_charged_to_nobody() {
+fn waits_show_as_steal_without_a_culprit() {
     let mut command = Command::new("sh");
     // Both loops on CPU 0: each waits for the other about half of the time.
     command.args(["-c", "taskset -pc 0 $$ >/dev/null; f() { i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; }; f & f & wait"]);
@@ -166,7 +167,7 @@ fn waits_show_as_steal_that_is_charged_to_nobody() {
     running.wait().unwrap();
 }
 
-/// A cgroup with a quota of 8 % of a CPU, removed again when it is dropped; `None` where none can be made.
+/// A cgroup with a quota of 8 % of a CPU, removed when it is dropped; `None` if none can be made.
 struct Bounded(std::path::PathBuf);
 
 impl Bounded {
@@ -198,7 +199,7 @@ impl Drop for Bounded {
 }
 
 #[test]
-fn a_quota_is_not_blamed_on_a_neighbour() {
+fn a_quota_is_not_blamed_on_a_neighbor() {
     let Some(bounded) = Bounded::make() else {
         eprintln!("skipped: no cgroup with a CPU quota can be made here (needs root and a CPU controller)");
         return;
@@ -236,13 +237,13 @@ fn a_kernel_without_schedstat_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn the_quota_of_every_cgroup_above_a_task_counts_but_the_roots() {
+fn the_quota_of_every_cgroup_above_a_task_counts_except_the_roots() {
     assert_eq!(ancestors("/a/b").collect::<Vec<_>>(), ["/a/b", "/a"]);
     assert_eq!(ancestors("/").count(), 0);
 }
 
 #[test]
-fn without_the_others_the_subject_alone_is_there_and_its_windows_still_sum() {
+fn without_the_others_only_the_subject_is_there_and_its_windows_still_sum() {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 0.1 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait"]);
     let held = Held::start(command).unwrap();

@@ -6,10 +6,10 @@ use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::{CpuId, Culprits, Events, Ledger, TaskId, TenantId};
 use std::collections::BTreeMap;
 
-/// The longest tick of the scheduler (HZ=100): a running task's time on the CPU lags by no more.
+/// The longest tick of the scheduler (HZ=100): a running task's time on the CPU lags by at most this.
 const TICK_NS_MAX: u64 = 10_000_000;
 
-/// One task's part of a window: its life in it, and where that went.
+/// One task's part of a window: its life in it, and how that divides.
 pub fn observed(
     tid: u32,
     task: &mut Task,
@@ -23,7 +23,7 @@ pub fn observed(
     let lifetime_ns = last_ns - born_ns;
     let mut compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
     let mut waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
-    // What is under way now is in no total yet. The tick bounds how much of it can be running.
+    // The time in progress is in no total yet. The tick bounds how much of it can be running.
     let left_ns = lifetime_ns - compute_ns - waited_ns;
     let since_ns = end_ns.saturating_sub(task.blocked_by_ns);
     let under_way_ns = if alive && task.runnable { left_ns.min(since_ns) } else { 0 };
@@ -34,7 +34,7 @@ pub fn observed(
         task.wait.take_ahead(under_way_ns);
         waited_ns += under_way_ns;
     }
-    // A stop is counted when it ends, the wait when the task runs again: that may be in the next window.
+    // A stop is counted when it ends, the wait when the task runs again, which may be in the next window.
     let stopped_ns = throttled_ns + task.throttled_left_ns;
     let left_ns = stopped_ns.saturating_sub(waited_ns).min(throttled_ns);
     task.throttled_left_ns = left_ns;
@@ -89,7 +89,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A task that was there when the host started, at time 0.
+    /// A task that existed when the host started, at time 0.
     fn task(runnable: bool) -> Task {
         Task {
             name: "t".into(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_under_way_is_steal_and_is_not_counted_again_when_it_ends() {
+    fn a_wait_in_progress_is_steal_and_is_not_counted_again_when_it_ends() {
         let mut t = task(true);
         assert_eq!(window(&mut t, 0, 100, 20, 0), (20, 80, 0));
         assert_eq!(window(&mut t, 100, 200, 20, 0), (0, 100, 0));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_blocked_since_is_credited_only_with_what_came_after() {
+    fn a_task_that_blocked_since_is_credited_only_with_later_time() {
         let mut t = task(true);
         t.blocked_by_ns = 70 * MS;
         assert_eq!(window(&mut t, 0, 100, 10, 0), (10, 30, 60));

@@ -1,4 +1,4 @@
-//! The sched_ext backend: a scheduler of our own for the whole machine, with the five knobs built in.
+//! The sched_ext backend: corun's own scheduler for the whole machine, with the five knobs built in.
 //!
 //! | file | does |
 //! | --- | --- |
@@ -6,13 +6,15 @@
 //! | `placement` | which cell of the scheduler is a tenant's |
 //! | here | [`ScxBackend`]: which action turns what |
 //!
-//! What is in force lives in the scheduler, and the kernel unloads that with this process, however it ends: nothing has
-//! to be put back. CPU sets are the exception: they are the kernel's own affinity, set and restored by the stock backend
-//! within, which also knows who may be touched, and whose supervisor keeps two controllers apart.
+//! All settings live in the scheduler, and the kernel unloads it with this process, however it ends. So
+//! nothing has to be restored. CPU sets are the exception: they are the kernel's own affinity. The stock
+//! backend inside sets and restores them. It also knows which tasks may be touched, and its supervisor keeps
+//! two controllers apart.
 //!
-//! Limits: a park ends by itself when this process is silent for [`LEASE_NS`], and after 20 s in any event; it is not begun
-//! anew by itself, as who is parked for long must run in between, but when the policy parks the tenant again. A parked task
-//! may hold a lock of the kernel that others wait for; the stock backend's freezer lets it leave the kernel first.
+//! Limits: a park ends if this process is silent for [`LEASE_NS`], and after 20 s in any case. It does not
+//! restart by itself, because a tenant that is parked for long must run in between. It restarts when the
+//! policy parks the tenant again. A parked task may hold a kernel lock that others wait for; the stock
+//! backend's freezer lets it leave the kernel first.
 
 mod placement;
 pub mod support;
@@ -31,14 +33,14 @@ use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TaskId
 use placement::{lowest_common, place, way_up, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the controller may be silent while somebody is parked.
+/// How long the controller may be silent while a tenant is parked.
 pub const LEASE_NS: u64 = 2_000_000_000;
 
 /// A tenant's cell.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     cell: u32,
-    /// Whether the cell was made for the tenant, and its tasks must be put into it.
+    /// Whether the cell was made for the tenant, so that its tasks must be put into it.
     is_own: bool,
 }
 
@@ -49,7 +51,7 @@ struct ObservedTenant {
     tasks: BTreeSet<TaskId>,
 }
 
-/// The sched_ext backend. Dropped, it restores everything.
+/// The sched_ext backend. Dropping it restores everything.
 pub struct ScxBackend {
     root: Root,
     scheduler: Option<Scheduler>,
@@ -59,17 +61,17 @@ pub struct ScxBackend {
     places: BTreeMap<TenantId, Place>,
     knobs: BTreeMap<TaskId, TaskKnobs>,
     parked: BTreeSet<TenantId>,
-    /// Those of them that should not be, but could not be let go.
+    /// Those of them that should run, but could not be released.
     held: BTreeSet<TenantId>,
     /// Why the scheduler left and nothing can be changed any more.
     lost: Option<String>,
 }
 
 impl ScxBackend {
-    /// Loads the scheduler: from here on it schedules the machine, fairly, until it is told otherwise.
+    /// Loads the scheduler: from here on it schedules the machine, fairly unless it is told otherwise.
     ///
     /// # Errors
-    /// One sentence: no sched_ext, another scheduler or controller, no privilege. Nothing is changed then.
+    /// One sentence: no sched_ext, another scheduler or controller, no privilege. Then nothing is changed.
     pub fn start(root: &Root, options: Options) -> Result<ScxBackend, HostError> {
         let mut backend = ScxBackend {
             root: root.clone(),
@@ -95,7 +97,7 @@ impl ScxBackend {
     fn load(&mut self) -> Result<(), HostError> {
         let failed = |why: String| HostError::Failed { what: "controlling this machine".into(), why };
         support::check(&self.root).map_err(|no| failed(no.to_string()))?;
-        // One controller at a time; it also restores what an earlier one left behind.
+        // One controller at a time; it also restores the changes that an earlier one left behind.
         self.stock.arm()?;
         let scheduler = self
             .llc_of_cpu()
@@ -107,7 +109,7 @@ impl ScxBackend {
                 return Err(failed(why));
             }
         }
-        // Whoever ends parks must not wait for whoever is parked.
+        // The thread that ends parks must not wait for a parked task.
         let own = [Some(std::process::id()), self.stock.supervisor_pid()];
         let protected = own
             .into_iter()
@@ -122,7 +124,7 @@ impl ScxBackend {
         Ok(())
     }
 
-    /// The last-level cache of each CPU, by CPU number; CPUs that are offline count to the first.
+    /// The last-level cache of each CPU, by CPU number; offline CPUs count with the first.
     fn llc_of_cpu(&self) -> Result<Vec<u8>, String> {
         let machine = topology::read_machine(&self.root).map_err(|e| e.to_string())?;
         let most = machine.cpus().iter().map(|c| c.id.0 as usize).max().unwrap_or(0);
@@ -140,11 +142,11 @@ impl ScxBackend {
         }
     }
 
-    /// Changes what is set for a task.
+    /// Changes the settings of a task.
     fn set(&mut self, task: TaskId, change: impl FnOnce(&mut TaskKnobs)) -> Result<(), String> {
         let Some(scheduler) = &self.scheduler else { return Ok(()) };
         let mut knobs = self.knobs.get(&task).copied().unwrap_or_default();
-        // A child of a task in a cell of its own was born into that cell, whether or not somebody has seen it.
+        // A child of a task in a cell of its own was born into that cell, even if nobody has seen it.
         if knobs.cell.is_none() {
             let place = self.tenant_of.get(&task).and_then(|tenant| self.places.get(tenant));
             knobs.cell = place.filter(|p| p.is_own).map(|p| p.cell);
@@ -156,7 +158,7 @@ impl ScxBackend {
         Ok(())
     }
 
-    /// Where a tenant with these tasks belongs, by their cgroups.
+    /// The place of a tenant with these tasks, according to their cgroups.
     fn placement(&self, tenant: TenantId, known: &ObservedTenant) -> Result<Placement, String> {
         let cgroups = Cgroups::discover(&self.root).map_err(|e| e.to_string())?;
         let read = |task: &TaskId| Membership::read(&self.root, format!("/proc/{task}")).ok();
@@ -164,7 +166,7 @@ impl ScxBackend {
         let in_cgroup = || {
             let (scheduler, tree) = (self.scheduler.as_ref()?, cgroups.with_controller("cpu")?);
             let common = lowest_common(memberships.iter().filter_map(|m| m.in_tree(tree)))?;
-            // A cgroup without a cell counts to the nearest one above that has one.
+            // A cgroup without a cell belongs to the nearest one above that has one.
             way_up(common).find_map(|path| {
                 let cell = scheduler.cell_of_cgroup(cgroups.id(tree, path).ok()?)?;
                 let is_other = |pid: &u32| self.tenant_of.get(&TaskId(*pid)).is_some_and(|of| *of != tenant);
@@ -175,7 +177,7 @@ impl ScxBackend {
         Ok(in_cgroup().unwrap_or(Placement::Within(ROOT_CELL)))
     }
 
-    /// A tenant's cell; made, and filled, when it has none yet.
+    /// A tenant's cell; created and filled if it has none yet.
     fn place_of(&mut self, tenant: TenantId) -> Result<u32, Refusal> {
         if let Some(place) = self.places.get(&tenant) {
             return Ok(place.cell);
@@ -194,7 +196,8 @@ impl ScxBackend {
         self.places.insert(tenant, place);
         if place.is_own {
             self.fill(tenant, place.cell).map_err(Refusal::Controller)?;
-            // From now on children are born into the cell; those born since the observation are not in it yet.
+            // From now on children are born into the cell. Those born since the observation are not in it
+            // yet.
             for pid in self.stock.processes_now(tenant) {
                 for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {
                     if self.knobs.get(&TaskId(tid)).and_then(|k| k.cell) != Some(place.cell) {
@@ -207,7 +210,7 @@ impl ScxBackend {
         Ok(place.cell)
     }
 
-    /// Puts those tasks of a tenant that are not there yet into its own cell.
+    /// Moves a tenant's remaining tasks into its own cell.
     fn fill(&mut self, tenant: TenantId, cell: u32) -> Result<(), String> {
         let tasks = self.tenants.get(&tenant).map(|known| known.tasks.clone()).unwrap_or_default();
         for task in tasks {
@@ -218,18 +221,19 @@ impl ScxBackend {
         Ok(())
     }
 
-    /// Gives a protected tenant that was born into another's cell, with what was set there, back to its cgroup.
+    /// Returns a protected tenant that was born into another's cell, with the settings of that cell, to its
+    /// cgroup.
     fn set_free(&mut self, tenant: TenantId) {
         if self.places.values().any(|place| place.is_own) && self.stock.is_protected(tenant) {
             let tasks = self.tenants.get(&tenant).map(|known| known.tasks.clone()).unwrap_or_default();
             for task in tasks {
-                // A task that is gone by now is refused, which is as well.
+                // A task that has gone by now is refused, which is fine.
                 let _ = self.set(task, |knobs| *knobs = TaskKnobs::default());
             }
         }
     }
 
-    /// Turns a knob of a tenant that may be touched.
+    /// Sets a knob of a tenant that may be touched.
     fn on_tenant(
         &mut self,
         tenant: TenantId,
@@ -241,7 +245,7 @@ impl ScxBackend {
         turn(scheduler, cell).map_err(|e| Refusal::Controller(e.to_string()))
     }
 
-    /// Turns a knob of a task that may be touched.
+    /// Sets a knob of a task that may be touched.
     fn on_task(&mut self, task: TaskId, turn: impl FnOnce(&mut TaskKnobs)) -> Result<(), Refusal> {
         self.stock.allows_task(task)?;
         self.set(task, turn).map_err(Refusal::Controller)
@@ -313,7 +317,7 @@ impl ScxBackend {
         Ok(())
     }
 
-    /// Takes back who is parked from the scheduler, which ends parks by itself.
+    /// Updates the parked tenants from the scheduler, which ends parks by itself.
     fn forget_ended_parks(&mut self) {
         let (Some(scheduler), places) = (&self.scheduler, &self.places) else { return };
         let is_parked = |id: &TenantId| places.get(id).is_some_and(|place| scheduler.is_parked(place.cell));
@@ -322,7 +326,7 @@ impl ScxBackend {
         self.relax();
     }
 
-    /// With nothing in force, nobody has to be real-time.
+    /// With nothing in force, no thread has to be real-time.
     fn relax(&mut self) {
         if self.parked.is_empty() && !self.stock.is_in_force() {
             self.stock.be_fair();
@@ -336,7 +340,7 @@ impl ScxBackend {
         self.places.retain(|tenant, place| {
             let is_gone = tenants.get(tenant).is_none_or(|known| known.tasks.is_empty());
             if is_gone && parked.contains(tenant) {
-                // Who comes into its cgroup next, or was born into its cell, is not to wait in its stead.
+                // The next task in its cgroup, or a child born into its cell, must not wait in its place.
                 if scheduler.park(place.cell, false).is_err() {
                     held.insert(*tenant);
                     return true;
@@ -349,7 +353,7 @@ impl ScxBackend {
         });
     }
 
-    /// Unloads the scheduler; nothing of what was set is in force after that.
+    /// Unloads the scheduler; after that, no setting is in force.
     fn unload(&mut self) {
         self.scheduler = None;
         self.places.clear();
@@ -390,7 +394,7 @@ impl Backend for ScxBackend {
         let newcomers: Vec<TenantId> =
             self.tenants.keys().filter(|id| !before.contains_key(id)).copied().collect();
         if !newcomers.is_empty() {
-            // Who is new may be in a cgroup that was somebody's alone.
+            // A new tenant may be in a cgroup that belonged to one tenant alone.
             let parked = &self.parked;
             self.places.retain(|tenant, place| place.is_own || parked.contains(tenant));
         }
@@ -417,7 +421,7 @@ impl Backend for ScxBackend {
         let own_cells: Vec<(TenantId, u32)> =
             self.places.iter().filter(|(_, p)| p.is_own).map(|(id, p)| (*id, p.cell)).collect();
         for (tenant, cell) in own_cells {
-            // A task that is gone by now is refused, which is as well.
+            // A task that has gone by now is refused, which is fine.
             let _ = self.fill(tenant, cell);
         }
     }
@@ -467,7 +471,7 @@ impl Backend for ScxBackend {
 
 impl Drop for ScxBackend {
     fn drop(&mut self) {
-        // The stock backend restores when it is dropped; nobody is left to be told.
+        // The stock backend restores when it is dropped; nobody is left to receive an error.
         self.unload();
     }
 }

@@ -1,9 +1,9 @@
-//! Which cell is a tenant's: that of its cgroup, or one of its own. Pure.
+//! The cell of a tenant: that of its cgroup, or one of its own. Pure.
 //!
-//! A tenant that is a cgroup (a container, a unit, a pod) has a cell already, with the weight that `cpu.weight` gives it:
-//! that of the lowest cgroup that all of its tasks are in or below. Who shares that with others (a command or a virtual
-//! machine among others, a unit with a container inside) gets a cell of its own within it, beside theirs: others are not
-//! to be parked with it.
+//! A tenant that is a cgroup (a container, a unit, a pod) already has a cell, with the weight from
+//! `cpu.weight`: the cell of the lowest cgroup that contains all of its tasks. If others share that cgroup (a
+//! command or a virtual machine among others, a unit with a container inside), the tenant gets a cell of its
+//! own within it, next to theirs: others must not be parked with it.
 
 use crate::cgroup::is_within;
 use corun_bpf::ROOT_CELL;
@@ -18,7 +18,7 @@ pub(super) enum Placement {
     Within(u32),
 }
 
-/// Places a tenant whose tasks are all in or below `cell`; `is_shared` tells whether others are, too.
+/// Places a tenant whose tasks are all in or below `cell`; `is_shared` says whether other tenants are, too.
 pub(super) fn place(kind: TenantKind, cell: u32, is_shared: impl FnOnce() -> bool) -> Placement {
     let is_cgroup = matches!(
         kind,
@@ -34,7 +34,7 @@ pub(super) fn place(kind: TenantKind, cell: u32, is_shared: impl FnOnce() -> boo
     }
 }
 
-/// The lowest cgroup that all of these are or are below; `None` when there are none.
+/// The lowest cgroup that contains all of these; `None` if there are none.
 pub(super) fn lowest_common<'a>(paths: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     paths.into_iter().reduce(|a, b| way_up(a).find(|above| is_within(b, above)).unwrap_or("/"))
 }
@@ -58,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gets_a_cell_beside_its_neighbours() {
+    fn a_command_gets_a_cell_next_to_its_neighbors() {
         assert_eq!(place(TenantKind::Command, 3, || false), Placement::Within(3));
         assert_eq!(place(TenantKind::Vm, ROOT_CELL, || false), Placement::Within(ROOT_CELL));
     }
 
     #[test]
-    fn where_the_kernel_does_not_schedule_cgroups_everybody_gets_a_cell() {
+    fn if_the_kernel_does_not_schedule_cgroups_everybody_gets_a_cell() {
         assert_eq!(place(TenantKind::Unit, ROOT_CELL, || false), Placement::Within(ROOT_CELL));
     }
 

@@ -5,8 +5,8 @@ use crate::root::Root;
 use corun_bpf::SchedulerError;
 use corun_model::why::NoSchedExt;
 
-/// Checks without changing anything: tasks have here the numbers that they have there, the kernel has sched_ext, no other
-/// scheduler is loaded.
+/// Checks without changing anything: tasks have the same numbers here and on the host, the kernel has
+/// sched_ext, no other scheduler is loaded.
 ///
 /// # Errors
 /// Why not.

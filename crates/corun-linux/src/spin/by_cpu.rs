@@ -1,26 +1,28 @@
-//! Sampling by the clocks of CPUs: whoever runs is interrupted, and who was not asked for is dropped.
+//! Sampling by the clocks of CPUs: whichever task runs is interrupted, and samples of other tasks are
+//! dropped.
 //!
-//! Nothing happens at a switch, however many there are, and no descriptors are needed but one for each CPU. It takes the
-//! right to sample whole CPUs (root, CAP_PERFMON or kernel.perf_event_paranoid of 0 or less).
+//! Nothing happens at a switch, however many there are, and only one descriptor per CPU is needed. It needs
+//! the right to sample whole CPUs (root, CAP_PERFMON or kernel.perf_event_paranoid of 0 or less).
 //!
-//! Limits: on a machine of many CPUs most samples may be those of others, so that whoever keeps to a cost samples less often.
+//! Limits: on a machine with many CPUs most samples may be those of other tasks. A sampler with a fixed cost
+//! then samples less often.
 
 use super::event::{Event, Ring, Whom};
 use super::followed::{Attached, Followed};
 use std::collections::BTreeSet;
 use std::io;
 
-/// All CPUs' clocks, and the tasks that were asked for with what they started.
+/// All CPUs' clocks, and the requested tasks with their children.
 pub struct ByCpu {
     clocks: Vec<Event>,
     tasks: BTreeSet<u32>,
 }
 
 impl ByCpu {
-    /// Samples every CPU that has a ring; nobody was asked for yet.
+    /// Samples every CPU that has a ring; no task is requested yet.
     ///
     /// # Errors
-    /// What the kernel said, `EACCES` where whole CPUs may not be sampled.
+    /// The kernel's error, `EACCES` if whole CPUs may not be sampled.
     pub fn start(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<ByCpu> {
         let clock = |(cpu, ring): &(u32, Ring)| Event::sampling(Whom::AnyTask, *cpu, period_ns, true, ring);
         Ok(ByCpu { clocks: rings.iter().map(clock).collect::<io::Result<_>>()?, tasks: BTreeSet::new() })
@@ -50,7 +52,7 @@ impl Followed for ByCpu {
 
     fn change_period(&mut self, period_ns: u64, _: &[(u32, Ring)]) {
         for clock in &self.clocks {
-            // One that cannot be changed goes on as it did.
+            // A clock that cannot be changed goes on as before.
             let _ = clock.change_period(period_ns);
         }
     }

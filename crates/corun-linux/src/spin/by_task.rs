@@ -1,18 +1,20 @@
-//! Sampling by the clocks of tasks: what is left to those who may not sample whole CPUs.
+//! Sampling by the clocks of tasks, for users who may not sample whole CPUs.
 //!
-//! A task is attached to with one event per CPU; its threads and children inherit them in the kernel without another
-//! descriptor. Records of births say who is covered that way, so that nobody is attached to twice. When there are more
-//! tasks than descriptors, those attached longest give way to those that were not sampled yet, call by call.
+//! A task is attached to with one event per CPU; its threads and children inherit them in the kernel without
+//! another descriptor. Birth records say which tasks are covered that way, so that none is attached to twice.
+//! If there are more tasks than descriptors, the longest-attached ones make room in each call for those that
+//! were not sampled yet.
 //!
-//! Limits: the kernel arms and disarms a task's clock at every switch, which is dear in a virtual machine: a server with
-//! tens of thousands of switches a second takes a tenth longer, on some half as long again.
+//! Limits: the kernel arms and disarms a task's clock at every switch, which is expensive in a virtual
+//! machine. A server with tens of thousands of switches a second takes a tenth longer, in some virtual
+//! machines half as long again.
 
 use super::event::{Event, Ring, Whom};
 use super::followed::{Attached, Followed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// One task that was attached to, with the events that its descendants share.
+/// One attached task, with the events that its descendants share.
 struct Root {
     tid: u32,
     _events: Vec<Event>,
@@ -21,7 +23,7 @@ struct Root {
 /// All tasks that have events.
 pub struct ByTask {
     roots: BTreeMap<u64, Root>,
-    /// By task: the root whose events it has.
+    /// By task: the root that owns its events.
     covered: BTreeMap<u32, u64>,
     next: u64,
     roots_max: usize,
@@ -78,7 +80,7 @@ impl Followed for ByTask {
         }
         let mut result = Attached::default();
         let fresh: Vec<u32> = tasks.iter().copied().filter(|t| !self.covers(*t)).collect();
-        // Half of the places at most change hands in one call, so that everybody is sampled for a while.
+        // At most half of the places change hands in one call, so that every task is sampled for a while.
         let room = self.roots_max.saturating_sub(self.roots.len());
         let turns = fresh.len().saturating_sub(room).min(self.roots_max / 2);
         for _ in 0..turns {
@@ -106,8 +108,8 @@ impl Followed for ByTask {
     }
 
     fn born(&mut self, parent: u32, tid: u32) {
-        // Only those who have events say so. That of the parent's own birth may lie in another ring and be read later: its
-        // root is then taken to be the latest.
+        // Only tasks with events report births. The record of the parent's own birth may lie in another ring
+        // and be read later: then the latest root is assumed.
         let root = self.covered.get(&parent).or_else(|| self.roots.keys().next_back());
         if let Some(&root) = root {
             self.covered.entry(tid).or_insert(root);
@@ -125,7 +127,7 @@ impl Followed for ByTask {
 
     fn change_period(&mut self, period_ns: u64, rings: &[(u32, Ring)]) {
         self.period_ns = period_ns;
-        // The roots first: should there be too few places, they are who was asked for.
+        // The roots first: they are the requested tasks if there are too few places.
         let asked: Vec<u32> = self.roots.values().map(|r| r.tid).filter(|t| self.covers(*t)).collect();
         let others = self.covered.keys().copied().filter(|t| !asked.contains(t));
         let tasks: Vec<u32> = asked.iter().copied().chain(others).collect();
@@ -133,7 +135,7 @@ impl Followed for ByTask {
         self.covered.clear();
         for tid in tasks {
             if self.roots.len() < self.roots_max {
-                // One that has ended, or may not be watched, is met again when somebody asks for it.
+                // A task that has ended or may not be watched comes up again when somebody requests it.
                 let _ = self.attach(tid, rings);
             }
         }

@@ -1,8 +1,8 @@
-//! Who uses whose result, within a loop: which values come round, and what decides the way out.
+//! Data flow within a loop: which values come around, and what decides the exit.
 //!
-//! An instruction is linked to those that may read what it wrote, along the ways of the loop (reaching definitions). An
-//! instruction whose result comes round to itself carries a value from iteration to iteration: a pointer that walks, a
-//! sum, a counter.
+//! An instruction is linked to those that may read its result, along the paths of the loop (reaching
+//! definitions). An instruction whose result comes around to itself carries a value from iteration to
+//! iteration: a pointer that walks, a sum, a counter.
 
 use super::flow::Flow;
 use super::step::{Address, Carry, Place};
@@ -12,11 +12,11 @@ use iced_x86::{Mnemonic, OpKind, Register};
 pub struct Chains<'a> {
     flow: &'a Flow,
     inside: &'a [bool],
-    /// For each node, who wrote what it reads.
+    /// For each node, the nodes that wrote what it reads.
     from: Vec<Vec<(usize, Place)>>,
-    /// For each node, everybody whose result may have come to it; empty outside.
+    /// For each node, all nodes whose result may have reached it; empty outside.
     sources: Vec<Vec<bool>>,
-    /// For each node, how the value that comes round through it changes; `None` when none comes round.
+    /// For each node, how the value that comes around through it changes; `None` if none comes around.
     round: Vec<Option<Carry>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Everybody whose result may have come to `node`, itself if it comes round.
+    /// All nodes whose result may have reached `node`; itself if its value comes around.
     fn all_sources(&self, node: usize) -> Vec<bool> {
         let mut seen = vec![false; self.inside.len()];
         let mut to_do: Vec<usize> = self.from[node].iter().map(|(writer, _)| *writer).collect();
@@ -88,7 +88,7 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Everybody whose result may have come to `node` through its `places`.
+    /// All nodes whose result may have reached `node` through its `places`.
     fn sources_through(&self, node: usize, places: &[Place]) -> Vec<usize> {
         let direct: Vec<usize> =
             self.from[node].iter().filter(|(_, p)| places.contains(p)).map(|(w, _)| *w).collect();
@@ -100,13 +100,13 @@ impl<'a> Chains<'a> {
         matches!(self.round[node], Some(Carry::Count | Carry::Compute))
     }
 
-    /// Nodes through which a value comes round that changes.
+    /// Nodes through which a changing value comes around.
     pub fn changing(&self) -> Vec<usize> {
         self.members().into_iter().filter(|&n| self.changes(n)).collect()
     }
 
-    /// Nodes that show that the loop gets on: they compute with a value that comes round, or load from an address that
-    /// moves, or would leave if nobody interfered.
+    /// Nodes that show progress of the loop: they compute with a value that comes around, or load from an
+    /// address that moves, or would leave if nobody interfered.
     pub fn progress(&self) -> Vec<usize> {
         let moves = |node: usize| {
             let step = &self.flow.nodes[node].step;
@@ -125,8 +125,8 @@ impl<'a> Chains<'a> {
         self.members().into_iter().filter(|&n| self.retries(n)).collect()
     }
 
-    /// The ways back from those of them that only read again, such as a sequence lock's second look: whoever leaves there has
-    /// done nothing by it, unlike after a compare and exchange.
+    /// The back edges of those of them that only read again, such as a sequence lock's second look: leaving
+    /// there does no work, unlike after a compare and exchange.
     pub fn rereads(&self) -> Vec<(usize, usize)> {
         let only_reads = |&n: &usize| {
             let mut writers = self.from[n].iter().filter(|(_, p)| *p == Place::Flags);
@@ -142,7 +142,7 @@ impl<'a> Chains<'a> {
         node.step.is_conditional() && !(stays(node.falls_to) && stays(node.jumps_to))
     }
 
-    /// Whether a way out depends on memory that others may write to, and not on anything that changes by itself.
+    /// Whether an exit depends on memory that others may write to, and on nothing that changes by itself.
     pub fn asks_memory(&self) -> bool {
         self.members().into_iter().filter(|&n| self.is_exit(n)).any(|exit| {
             let sources = || (0..self.inside.len()).filter(|&s| self.sources[exit][s]);
@@ -151,9 +151,9 @@ impl<'a> Chains<'a> {
         })
     }
 
-    /// Whether a branch only asks if memory has changed since it was first read in the same iteration: a compare and
-    /// exchange with what was just loaded, a sequence lock's second look. Such a loop ends when nobody interferes; a
-    /// wait goes on.
+    /// Whether a branch only checks if memory has changed since its first read in the same iteration: a
+    /// compare and exchange with the loaded value, a sequence lock's second look. Such a loop ends if nobody
+    /// interferes; a wait goes on.
     fn retries(&self, node: usize) -> bool {
         let writers: Vec<usize> =
             self.from[node].iter().filter(|(_, p)| *p == Place::Flags).map(|(w, _)| *w).collect();

@@ -1,10 +1,10 @@
 //! Perf events that sample, and the rings that they write to; and events that only count.
 //!
-//! An event that samples is a software clock, a CPU's or a task's, so that a task gets samples in proportion to its time
-//! on a CPU. The events of one CPU write to one ring.
+//! A sampling event is a software clock, of a CPU or of a task. So a task gets samples in proportion to its
+//! time on a CPU. The events of one CPU write to one ring.
 //!
-//! The period is the golden ratio of a millisecond: programs work in round periods, and no ratio is worse approximated
-//! by round numbers, so samples do not fall into step with what they sample.
+//! The period is the golden ratio of a millisecond. Programs work in round periods, and round numbers
+//! approximate no ratio worse. So samples do not fall into step with the program.
 
 use perf_event_open_sys::bindings;
 use perf_event_open_sys::{ioctls, perf_event_open};
@@ -17,7 +17,7 @@ use super::sample::STACK_BYTES;
 /// The shortest time on a CPU between two samples of a task, in nanoseconds: φ ms.
 pub const PERIOD_NS_MIN: u64 = 1_618_034;
 
-/// Data pages of a ring: with its first page just what anybody may lock for each CPU (516 KiB).
+/// Data pages of a ring: with its first page, exactly what every user may lock for each CPU (516 KiB).
 const RING_PAGES: usize = 128;
 
 /// `AX` to `FLAGS` and `R8` to `R15`, by the kernel's numbers of registers.
@@ -28,11 +28,11 @@ pub const REGISTERS: u64 = 0x3ff | 0xff << 16;
 pub enum Whom {
     /// Whoever runs, by the CPU's clock.
     AnyTask,
-    /// This task (0 is the caller) and whatever it starts, by a clock that goes while the task is on the CPU.
+    /// This task (0 is the caller) and all its children, by a clock that runs while the task is on the CPU.
     Task(u32),
 }
 
-/// An open perf event; closing it ends what it inherited to as well.
+/// An open perf event; closing it also ends the inherited ones.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
@@ -59,7 +59,7 @@ impl Event {
     /// Samples `whom` while on `cpu`, into `ring`.
     ///
     /// # Errors
-    /// What the kernel said: `ESRCH` for a task that has gone, `EACCES` for whom may not be watched.
+    /// The kernel's error: `ESRCH` for a task that has gone, `EACCES` for one that may not be watched.
     pub fn sampling(
         whom: Whom,
         cpu: u32,
@@ -98,7 +98,7 @@ impl Event {
         Ok(event)
     }
 
-    /// Samples with another period from now on.
+    /// Changes the sampling period.
     ///
     /// # Errors
     /// What the kernel said.
@@ -111,7 +111,7 @@ impl Event {
         }
     }
 
-    /// Counts a tracepoint in `task` (0 is the caller), wherever it runs, where `filter` holds.
+    /// Counts a tracepoint in `task` (0 is the caller), on any CPU, if `filter` matches.
     ///
     /// # Errors
     /// What the kernel said.
@@ -128,7 +128,7 @@ impl Event {
         Ok(event)
     }
 
-    /// How often what it counts has happened.
+    /// The number of counted events.
     ///
     /// # Errors
     /// What the kernel said.
@@ -144,7 +144,7 @@ impl Event {
     }
 }
 
-/// Where the samples taken on one CPU arrive.
+/// The ring for the samples of one CPU.
 pub struct Ring {
     event: Event,
     map: *mut u8,
@@ -178,7 +178,7 @@ impl Ring {
         Ok(Ring { event, map: map.cast(), page_bytes })
     }
 
-    /// Hands every record that has arrived to `each`, in order, and makes room.
+    /// Passes every record that has arrived to `each`, in order, and makes room.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
         let page = self.map.cast::<bindings::perf_event_mmap_page>();
         let capacity = RING_PAGES * self.page_bytes;
@@ -204,7 +204,7 @@ impl Ring {
         unsafe { (&raw mut (*page).data_tail).write_volatile(tail) };
     }
 
-    /// `length` bytes from position `from` of the endless stream that the ring holds the end of.
+    /// `length` bytes from position `from` of the endless stream whose end is in the ring.
     fn bytes(&self, from: u64, length: usize, capacity: usize) -> Vec<u8> {
         let start = (from % capacity as u64) as usize;
         let first = length.min(capacity - start);

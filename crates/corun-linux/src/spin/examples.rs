@@ -1,4 +1,4 @@
-//! Loops in machine code that wait, and loops that work, judged as samples in them would be.
+//! Loops in machine code that wait, and loops that work, judged like samples in them.
 
 use super::flow;
 use super::frame::Frame;
@@ -8,7 +8,7 @@ use super::sample::Sample;
 use super::wait_loop::{self, Around, WaitLoop};
 use crate::root::Root;
 
-/// A number of functions, none of which is ever run: `name => "code"`.
+/// Functions, none of which ever runs: `name => "code"`.
 macro_rules! code {
     ($($name:ident => $code:literal)*) => {
         $(std::arch::global_asm!(
@@ -86,13 +86,13 @@ code! {
     copying => "2: rep movsb; cmp dword ptr [rsi], 0; je 2b; ret"
     calling_the_kernel => "2: mov eax, 39; syscall; cmp dword ptr [rsi], 0; je 2b; ret"
     calling_anybody => "2: call [rax + 8]; cmp dword ptr [rsi], 0; je 2b; ret"
-    // A lock that is tried in passing.
+    // A lock that is tried once.
     passing => "2: mov eax, 1; xchg [rdi], eax; test eax, eax; jne 4f; add qword ptr [rsi], 1; mov dword ptr [rdi], 0;
                 jmp 2b; 4: pause; jmp 2b"
-    // A function that asks, and the loop that calls it.
+    // A function that polls, and the loop that calls it.
     question => "mov eax, [rdi]; push rbx; mov ebx, eax; mov eax, ebx; pop rbx; ret"
     asking => "2: call 9f; test eax, eax; je 2b; ret; 9: ret"
-    // A clock as the vDSO has it, read twice where it changes meanwhile; a wait that looks at it in every turn, and a
+    // A clock like the vDSO's, read twice if it changes meanwhile; a wait that reads it in every turn, and a
     // program that notes the time again and again.
     clock => "2: mov ecx, [rsi]; mov rax, [rsi + 8]; imul rax, rdx; mov r8d, [rsi]; cmp ecx, r8d; jne 2b; mov r8d, 7; ret"
     until_late => "2: call corun_spin_clock; cmp rax, rbx; ja 3f; cmp dword ptr [rdi], 0; je 2b; 3: ret"
@@ -140,7 +140,7 @@ const WORKS: [&str; 20] = [
 
 const STACK_AT: u64 = 0x7fff_0000_1000;
 
-/// A sample at `ip` whose frame pointer is one.
+/// A sample at `ip` with a valid frame pointer.
 fn sample(ip: u64) -> Sample {
     let mut registers = [0; 16];
     registers[4] = STACK_AT;
@@ -180,13 +180,13 @@ fn loops_that_wait_are_found_from_any_of_their_instructions() {
     for name in WAITS {
         let found = instructions(name).into_iter().filter(|ip| judged(*ip).is_some()).count();
         let all = instructions(name).len();
-        // Two may lie before the loop (they set it up), and one behind it.
+        // Two instructions may lie before the loop (they set it up), and one after it.
         assert!(found >= all.saturating_sub(2) && found > 0, "{name}: {found} of {all} instructions");
     }
 }
 
 #[test]
-fn loops_that_work_are_not_taken_for_waits_from_any_of_their_instructions() {
+fn loops_that_work_are_not_mistaken_for_waits_at_any_of_their_instructions() {
     for name in WORKS {
         for ip in instructions(name) {
             assert!(judged(ip).is_none(), "{name} at +{}", ip - address(name));
@@ -195,7 +195,7 @@ fn loops_that_work_are_not_taken_for_waits_from_any_of_their_instructions() {
 }
 
 #[test]
-fn of_code_that_gets_on_as_much_is_known_as_follows_without_a_branch() {
+fn for_code_that_makes_progress_only_the_instructions_without_a_branch_after_it_are_known() {
     let likewise = |name: &str, n: usize| {
         let flow = flow::follow(&mut memory(), &sample(instructions(name)[n]), &[]).unwrap();
         match wait_loop::around(&flow) {
@@ -208,14 +208,14 @@ fn of_code_that_gets_on_as_much_is_known_as_follows_without_a_branch() {
         }
     };
     assert_eq!(likewise("summing", 0), instructions("summing")[1..]);
-    // On one way only; and on both, from where they meet to where they part.
+    // On one path only; and on both, from where they meet to where they part.
     assert!(likewise("filtering", 3).is_empty());
     let all = instructions("filtering");
     assert_eq!(likewise("filtering", 0), [&all[1..3], &all[4..7]].concat());
 }
 
 #[test]
-fn a_wait_is_found_inside_a_loop_that_gets_on_and_the_rest_of_that_loop_is_none() {
+fn a_wait_is_found_inside_a_loop_that_makes_progress_and_the_rest_of_that_loop_is_not_one() {
     for (name, wait) in [("for_each", 3..6), ("along_a_list", 0..5), ("longer_than_the_list", 1..11)] {
         for (n, ip) in instructions(name).into_iter().enumerate() {
             assert_eq!(judged(ip).is_some(), wait.contains(&n), "{name}: instruction {n}");
@@ -224,7 +224,7 @@ fn a_wait_is_found_inside_a_loop_that_gets_on_and_the_rest_of_that_loop_is_none(
 }
 
 #[test]
-fn registers_tell_a_lock_that_is_passed_from_one_that_is_waited_for() {
+fn registers_distinguish_a_lock_taken_at_once_from_one_waited_for() {
     let ips = instructions("passing");
     let at_test = judged(ips[2]).expect("it can wait");
     let outcome = |value: u64| {
@@ -239,14 +239,14 @@ fn registers_tell_a_lock_that_is_passed_from_one_that_is_waited_for() {
 }
 
 #[test]
-fn a_sample_behind_a_pause_has_paused_and_one_before_it_stays() {
+fn a_sample_after_a_pause_has_paused_and_one_before_it_stays() {
     let ips = instructions("pause_first");
     let outcome = |ip: u64| outcome::of(&judged(ip).unwrap(), &sample(ip), &sample(ip).registers);
     assert_eq!((outcome(ips[0]), outcome(ips[1])), (Outcome::Stays, Outcome::Paused));
 }
 
 #[test]
-fn the_way_back_to_the_caller_is_found_through_pushes() {
+fn the_return_address_is_found_through_pushes() {
     let ip = instructions("question")[2];
     let mut inside = sample(ip);
     let caller = instructions("asking")[1];
@@ -256,7 +256,7 @@ fn the_way_back_to_the_caller_is_found_through_pushes() {
 }
 
 #[test]
-fn a_wait_that_reads_the_clock_waits_inside_the_clock_too_and_who_notes_the_time_does_not() {
+fn a_wait_that_reads_the_clock_waits_inside_the_clock_too_and_a_program_that_notes_the_time_does_not() {
     for ip in instructions("clock") {
         let around =
             |callers: &[u64]| wait_loop::around(&flow::follow(&mut memory(), &sample(ip), callers).unwrap());

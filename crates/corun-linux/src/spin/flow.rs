@@ -1,15 +1,15 @@
-//! The ways on from a sample: the code as a graph, followed until something makes progress.
+//! The paths that lead on from a sample: the code as a graph, followed until something makes progress.
 //!
-//! Decoding starts at the sampled instruction, so it is aligned, and everything a loop consists of can be reached from
-//! any of its instructions. A call is followed into the function, with the return address as context, so that a loop
-//! which asks through functions is one graph; a return goes back to where it was called from. The sampled function's
-//! own return leads to a caller only when that caller's address is given; where to find the address in the stack is
-//! what [`Flow::outer_return`] says: pushes and pops are followed to the return, so neither frame pointers nor debug
+//! Decoding starts at the sampled instruction, so it is aligned, and all of a loop can be reached from any of
+//! its instructions. A call is followed into the function, with the return address as context, so that a loop
+//! that polls through functions is one graph. A return goes back to its call. The sampled function's own
+//! return leads to a caller only if that caller's address is given. [`Flow::outer_return`] says where the
+//! address lies in the stack: pushes and pops are followed to the return, so neither frame pointers nor debug
 //! information are needed.
 //!
-//! Limits: indirect jumps and calls, but those through a pointer in a fixed place (shared libraries, the vDSO), end the
-//! way; so do [`NODES_MAX`] instructions and [`DEPTH_MAX`] nested calls. What is known of the stack at an instruction is what
-//! held on the first way there.
+//! Limits: indirect jumps and calls end the path, except those through a pointer in a fixed place (shared
+//! libraries, the vDSO). So do [`NODES_MAX`] instructions and [`DEPTH_MAX`] nested calls. The knowledge about
+//! the stack at an instruction is that of the first path there.
 
 use super::frame::{FoundBy, Frame};
 use super::memory::Memory;
@@ -19,7 +19,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInf
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The most instructions that are looked at: a loop that only waits is far smaller.
+/// The most instructions that are examined: a loop that only waits is far smaller.
 const NODES_MAX: usize = 400;
 
 /// The most calls inside each other.
@@ -30,9 +30,9 @@ const DEPTH_MAX: usize = 6;
 pub struct Node {
     /// What it does.
     pub step: Step,
-    /// What comes next, if it is in the graph.
+    /// The next instruction, if it is in the graph.
     pub falls_to: Option<usize>,
-    /// Where a branch goes, if that is in the graph.
+    /// The target of a branch, if it is in the graph.
     pub jumps_to: Option<usize>,
 }
 
@@ -48,12 +48,12 @@ impl Node {
 pub struct Flow {
     /// The instructions.
     pub nodes: Vec<Node>,
-    /// Where the address lies to which the outermost function known returns, and the node that returns.
+    /// The location of the return address of the outermost known function, and the node that returns.
     pub outer_return: Option<(usize, ReturnSlot)>,
 }
 
 impl Flow {
-    /// The same code as if these ways, each from one node to another, were never taken.
+    /// The same code as if these edges, each from one node to another, were never taken.
     pub fn without(&self, ways: &[(usize, usize)]) -> Flow {
         let mut flow = self.clone();
         for &(node, to) in ways {
@@ -66,19 +66,19 @@ impl Flow {
     }
 }
 
-/// Where a return address lies in the stack.
+/// The location of a return address in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReturnSlot {
-    /// So many bytes above the stack pointer.
+    /// This many bytes above the stack pointer.
     AboveStackPointer(u64),
-    /// So many bytes above the frame pointer.
+    /// This many bytes above the frame pointer.
     AboveFramePointer(u64),
-    /// At this address, found for this one sample.
+    /// At this address, found for this sample only.
     At(u64),
 }
 
 impl ReturnSlot {
-    /// The return address, if the sampled piece of stack reaches there.
+    /// The return address, if the sampled piece of stack reaches that far.
     pub fn address(self, sample: &Sample) -> Option<u64> {
         sample.stack_word(match self {
             ReturnSlot::AboveStackPointer(bytes) => sample.sp().wrapping_add(bytes),
@@ -88,10 +88,10 @@ impl ReturnSlot {
     }
 }
 
-/// The calls inside each other on the way to an instruction: the number of a [`Call`], 0 for none.
+/// The nested calls on the path to an instruction: the number of a [`Call`], 0 for none.
 type Context = usize;
 
-/// A call on the way, and those around it.
+/// A call on the path, and those around it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Call {
     returns_to: u64,
@@ -99,8 +99,8 @@ struct Call {
     depth: usize,
 }
 
-/// Follows the code from `sample`; `callers` are the return addresses of the functions around it, outermost first.
-/// `None` when the sampled instruction itself cannot be read.
+/// Follows the code from `sample`; `callers` are the return addresses of the functions around it, outermost
+/// first. `None` if the sampled instruction itself cannot be read.
 pub fn follow(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<Flow> {
     let mut walk = Walk {
         memory,
@@ -134,13 +134,15 @@ struct Walk<'a> {
     anchors: Vec<u64>,
     /// How each node was reached.
     ways: Vec<(Context, Frame)>,
-    /// Nodes whose successors are to be found: those in the calls that the sample is in before what else is called, and
-    /// of these the ones nearest to an anchor. So a loop closes before the code behind its ways out is looked at.
+    /// Nodes whose successors are to be found. Calls that contain the sample come before other calls, and of
+    /// these the nodes nearest to an anchor come first. So a loop closes before the code behind its exits is
+    /// examined.
     to_do: BinaryHeap<Reverse<(bool, u64, usize)>>,
 }
 
 impl Walk<'_> {
-    /// The node of the instruction at `ip`, new or known; `None` where nothing can be decoded or there are too many.
+    /// The node of the instruction at `ip`, new or known; `None` if nothing can be decoded or there are too
+    /// many.
     fn reach(&mut self, ip: u64, context: Context, frame: Frame) -> Option<usize> {
         if let Some(&node) = self.found.get(&(context, ip)) {
             return Some(node);
@@ -155,7 +157,7 @@ impl Walk<'_> {
         self.found.insert((context, ip), node);
         self.ways.push((context, frame));
         let distance = self.anchors.iter().map(|a| a.abs_diff(ip)).min();
-        // The sample's own calls are those that were known first.
+        // The sample's own calls are the first known ones.
         let is_elsewhere = context >= self.anchors.len();
         self.to_do.push(Reverse((is_elsewhere, distance.unwrap_or(0), node)));
         Some(node)
@@ -229,7 +231,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a jump or call goes, if that can be known: directly, or through a pointer in a fixed place.
+    /// The target of a jump or call, if it can be known: directly, or through a pointer in a fixed place.
     fn target(&mut self, instruction: &Instruction, before: &Frame) -> Option<u64> {
         match instruction.op0_kind() {
             OpKind::NearBranch64 => Some(instruction.near_branch_target()),

@@ -1,4 +1,4 @@
-//! Which tasks are sampled: those asked for, and whatever they start.
+//! The sampled tasks: the requested ones, and all their children.
 
 use super::event::Ring;
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 pub struct Attached {
     /// Tasks that are sampled now, descendants included.
     pub sampled: usize,
-    /// Tasks that the kernel does not let be watched.
+    /// Tasks that the kernel does not allow to be watched.
     pub forbidden: usize,
-    /// Tasks that have to wait for their turn.
+    /// Tasks that wait for their turn.
     pub waiting: usize,
 }
 
@@ -19,7 +19,8 @@ pub trait Followed: Send {
     /// Whether a task is sampled.
     fn covers(&self, tid: u32) -> bool;
 
-    /// Samples `tasks` from now on. Who is sampled already and not among them stays so while it lives, as `lives` says.
+    /// Samples `tasks` from now on. A task that is already sampled, but not among them, stays sampled while
+    /// it lives, according to `lives`.
     fn follow(
         &mut self,
         tasks: &BTreeSet<u32>,
@@ -33,10 +34,10 @@ pub trait Followed: Send {
     /// A task ended.
     fn end(&mut self, tid: u32);
 
-    /// Samples with another period from now on.
+    /// Changes the sampling period.
     fn change_period(&mut self, period_ns: u64, rings: &[(u32, Ring)]);
 
-    /// Whether that is cheap enough to be done for a moment.
+    /// Whether that is cheap enough for a short time.
     fn may_be_denser(&self) -> bool {
         false
     }

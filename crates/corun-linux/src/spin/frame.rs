@@ -1,8 +1,8 @@
-//! What is known of a thread's own stack on the way from a sample through the code.
+//! Knowledge about a thread's own stack along the path from a sample through the code.
 //!
-//! The stack pointer is followed through pushes, pops, additions and frames, in absolute addresses, beginning with the
-//! sampled registers. This says which memory operands are slots of the own stack, which pointers lead there, and where
-//! a return address lies.
+//! The stack pointer is followed through pushes, pops, additions and frames, in absolute addresses, starting
+//! from the sampled registers. This shows which memory operands are slots of the own stack, which pointers
+//! lead there, and where a return address lies.
 
 use super::sample::Sample;
 use super::step::{number, KnownValues, Place, Step};
@@ -11,14 +11,14 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 /// Addresses this far above the stack pointer belong to the thread's own recent frames.
 const FRAMES_BYTES: u64 = 16 << 10;
 
-/// What the stack pointer was last computed from.
+/// The last source of the stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
     /// The sampled stack pointer: the same distance in every sample here.
     Stack,
     /// The sampled frame pointer: likewise.
     Frame,
-    /// A frame pointer that lay in the stack: good for this one sample.
+    /// A frame pointer that lay in the stack: valid for this sample only.
     SavedFrame,
 }
 
@@ -47,7 +47,7 @@ impl Frame {
         Frame { known, found_by: FoundBy::Stack }
     }
 
-    /// What is known after `step`; `pointer` reads memory.
+    /// The knowledge after `step`; `pointer` reads memory.
     pub fn after(self, step: &Step, sample: &Sample, pointer: impl FnOnce(u64) -> Option<u64>) -> Frame {
         let instruction = &step.instruction;
         let before = self.known;
@@ -125,7 +125,7 @@ impl KnownValues {
     }
 }
 
-/// The register that an operand is, if it is one.
+/// The register of an operand, if it is one.
 fn operand(instruction: &Instruction, n: u32) -> Register {
     let is_register = n < instruction.op_count() && instruction.op_kind(n) == OpKind::Register;
     if is_register {
@@ -135,7 +135,7 @@ fn operand(instruction: &Instruction, n: u32) -> Register {
     }
 }
 
-/// The address of a load, where that is fixed: in the program, or in what a pointer there leads to.
+/// The address of a load, if it is fixed: in the program, or reached through a pointer there.
 fn fixed_place(instruction: &Instruction, known: &KnownValues) -> Option<u64> {
     if instruction.op1_kind() != OpKind::Memory || instruction.segment_prefix() != Register::None {
         return None;
@@ -148,7 +148,7 @@ fn fixed_place(instruction: &Instruction, known: &KnownValues) -> Option<u64> {
         .then_some(base.wrapping_add(instruction.memory_displacement64()))
 }
 
-/// What a `LEA` computes, where that is in the own stack.
+/// The result of a `LEA`, if it is in the own stack.
 fn address(instruction: &Instruction, known: &KnownValues) -> Option<u64> {
     let base = match instruction.memory_base() {
         Register::RSP => known.sp,

@@ -1,9 +1,10 @@
-//! Judging samples, and remembering the verdicts: programs spend their time in few places.
+//! Judging samples, and caching the verdicts: programs spend their time in few places.
 //!
-//! A sample that waits in a call into message passing is known by its stack. Any other is judged in the function it fell
-//! into; when that can return without having made progress, in its caller, and so on for a few frames. Verdicts are kept by
-//! address and forgotten after [`MEMORY_NS`], since a JIT compiler may put other code in the same place, and at once when a
-//! process executes another program. Code that is new is dear to look into; what is remembered costs next to nothing.
+//! A sample that waits in a call into message passing is recognized by its stack. Any other is judged in its
+//! function. If that function can return without progress, it is judged in the caller, and so on for a few
+//! frames. Verdicts are kept by address and forgotten after [`MEMORY_NS`], since a JIT compiler may put other
+//! code in the same place. They are forgotten at once when a process executes another program. New code is
+//! expensive to examine; a cached verdict costs almost nothing.
 
 use super::flow::{self, ReturnSlot};
 use super::frame;
@@ -17,13 +18,13 @@ use crate::root::Root;
 use std::collections::btree_map::Entry;
 use std::collections::{hash_map, BTreeMap, HashMap};
 
-/// Callers that are asked whether they wait.
+/// Callers that are checked for waiting.
 const CALLERS_MAX: usize = 4;
 
-/// How long a verdict holds, in nanoseconds.
+/// How long a verdict is valid, in nanoseconds.
 const MEMORY_NS: u64 = 10_000_000_000;
 
-/// A handle on a process's memory that finds no code and is older than this, in nanoseconds, is opened anew.
+/// A handle on a process's memory that finds no code and is older than this, in nanoseconds, is opened again.
 const STALE_NS: u64 = 50_000_000;
 
 /// What a sample did.
@@ -35,7 +36,7 @@ pub enum Verdict {
     Waiting(LoopId, Outcome),
     /// Its code could not be read.
     Unreadable,
-    /// Its code is new, and was not to be looked into.
+    /// Its code is new, and was not to be examined.
     New,
     /// So is its code, and it was alone in its place.
     PassedOver,
@@ -60,20 +61,20 @@ struct Process {
 pub struct Judge {
     root: Root,
     processes: BTreeMap<u32, Process>,
-    /// With when each was last looked at.
+    /// With the time when each was last used.
     messages: BTreeMap<u32, (u64, MessagePassing)>,
-    /// Processes whose memory may not be read, with what the kernel said.
+    /// Processes whose memory may not be read, with the kernel's error.
     refused: BTreeMap<u32, String>,
 }
 
 impl Judge {
-    /// A judge who reads memory under `root`.
+    /// A judge that reads memory under `root`.
     pub fn new(root: &Root) -> Judge {
         let (processes, messages, refused) = Default::default();
         Judge { root: root.clone(), processes, messages, refused }
     }
 
-    /// Why the memory of some process could not be read, and how many there are.
+    /// Why the memory of some process could not be read, and the number of such processes.
     pub fn refused(&self) -> Option<(usize, &str)> {
         Some((self.refused.len(), self.refused.values().next()?))
     }
@@ -85,16 +86,16 @@ impl Judge {
         self.refused.remove(&pid);
     }
 
-    /// Forgets the code that it has read, and everything else that is older than a while, seen from `now_ns`.
+    /// Forgets the code that it has read, and everything else that is old by `now_ns`.
     pub fn forget_old(&mut self, now_ns: u64) {
         self.processes.values_mut().for_each(|p| p.memory.forget());
-        // What is known of calls stays while the process is looked at.
+        // The knowledge about calls stays while the process is watched.
         self.messages.retain(|_, (looked_ns, _)| now_ns.saturating_sub(*looked_ns) < MEMORY_NS);
         self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
     }
 
-    /// What `sample` did, as far as the code that it fell into is known. Who its caller is in a message-passing library is
-    /// looked for only if it `may_look`. Samples of a task come in the order of time.
+    /// What `sample` did, as far as its code is known. Its caller in a message-passing library is searched
+    /// only if it `may_look`. Samples of a task come in the order of time.
     pub fn judge(&mut self, sample: &Sample, now_ns: u64, may_look: bool) -> Verdict {
         if self.refused.contains_key(&sample.pid) {
             return Verdict::Unreadable;
@@ -102,7 +103,7 @@ impl Judge {
         let new = || (now_ns, MessagePassing::new(now_ns));
         let (looked_ns, messages) = self.messages.entry(sample.pid).or_insert_with(new);
         *looked_ns = now_ns;
-        // First, since an engine has much code that is dear to look into.
+        // First, since a progress engine has much code that is expensive to examine.
         if let Some(at) = messages.look(&self.root, sample, now_ns, may_look) {
             return Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays);
         }
@@ -112,13 +113,14 @@ impl Judge {
         }
     }
 
-    /// What a sample did that fell into code which was new.
+    /// What a sample in new code did.
     pub fn look_into(&mut self, sample: &Sample, now_ns: u64) -> Verdict {
         if let Entry::Vacant(new) = self.processes.entry(sample.pid) {
             match ProcessMemory::open(&self.root, sample.pid) {
                 Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
                 Err(e) => {
-                    // Who has just ended, or came when there was no descriptor left, is not one whose code may not be read.
+                    // A process that has just ended, or came when no descriptor was left, does not count as
+                    // unreadable.
                     let passes = [libc::ENOENT, libc::ESRCH, libc::EMFILE, libc::ENFILE];
                     if !e.raw_os_error().is_some_and(|code| passes.contains(&code)) {
                         self.refused.insert(sample.pid, e.to_string());
@@ -130,7 +132,7 @@ impl Judge {
         let process = self.processes.get_mut(&sample.pid).expect("put there if it was not");
         let verdict = process.judge(sample, true);
         if verdict == Verdict::Unreadable && now_ns.saturating_sub(process.since_ns) > STALE_NS {
-            // The handle may be that of the program it ran before.
+            // The handle may be that of the process's previous program.
             self.processes.remove(&sample.pid);
         }
         verdict
@@ -174,7 +176,7 @@ impl Process {
                     let Some(caller) = slot.address(sample) else { return Verdict::Useful };
                     callers.insert(0, caller);
                     let asked = by_caller.entry(caller);
-                    // Where one sample's stack has its next caller says nothing of another's.
+                    // The place of the next caller in one sample's stack says nothing about another sample's.
                     let is_its_own =
                         |known: &CachedVerdict| matches!(known, CachedVerdict::Ask(ReturnSlot::At(_), _));
                     let single = matches!(slot, ReturnSlot::At(_));
@@ -196,8 +198,8 @@ impl Process {
     }
 }
 
-/// Judges one sample with the callers known so far, outermost first, and says which other instructions are as useful;
-/// `None` when its code cannot be read.
+/// Judges one sample with the callers known so far, outermost first, and says which other instructions are as
+/// useful; `None` if its code cannot be read.
 fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<(CachedVerdict, Vec<u64>)> {
     let flow = flow::follow(memory, sample, callers)?;
     Some(match (wait_loop::around(&flow), flow.outer_return) {
@@ -213,7 +215,7 @@ fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<
 /// `SYSCALL`.
 const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
-/// `MOV EAX, imm32`, as every C library and runtime loads the number of a call.
+/// `MOV EAX, imm32`: every C library and runtime loads the number of a call this way.
 const LOAD_NUMBER: u8 = 0xb8;
 
 fn follows_system_call(memory: &mut dyn Memory, ip: u64) -> bool {

@@ -1,8 +1,8 @@
-//! The memory of a process under observation: its code, and the pointers through which it calls shared libraries.
+//! The memory of a watched process: its code, and the pointers through which it calls shared libraries.
 //!
-//! Read through `/proc/PID/mem`, which works for code that a JIT compiler wrote as well as for files; pages are kept for a
-//! while, since many samples fall into few of them. Where that is refused (another user's process, Yama), code that
-//! was mapped from a file is read from the file, and pointers are unknown.
+//! It is read through `/proc/PID/mem`, which works for code from a JIT compiler as well as for files. Pages
+//! are kept for a while, since many samples fall into few of them. If that is refused (another user's
+//! process, Yama), code that was mapped from a file is read from the file, and pointers are unknown.
 
 use crate::root::Root;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// What code is read from.
 pub trait Memory {
-    /// Copies what is at `address`; returns how many bytes could be had, 0 when none.
+    /// Copies the bytes at `address`; returns how many were available, 0 if none.
     fn read(&mut self, address: u64, into: &mut [u8]) -> usize;
 
     /// The pointer at `address`.
@@ -33,12 +33,12 @@ pub struct Mapping {
     pub end: u64,
     /// Where it begins in its file.
     pub offset: u64,
-    /// Its file, if that is still there.
+    /// Its file, if it still exists.
     pub path: Option<String>,
 }
 
 impl Mapping {
-    /// One line of `/proc/PID/maps`; `None` when it is not code.
+    /// One line of `/proc/PID/maps`; `None` if it is not code.
     pub fn parse(line: &str) -> Option<Mapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
@@ -51,7 +51,7 @@ impl Mapping {
         executable.then_some(Mapping { start: hex(start)?, end: hex(end)?, offset, path })
     }
 
-    /// Opens its file. The process may live in another mount namespace: its own root is where its paths begin.
+    /// Opens its file. The process may live in another mount namespace, so its paths start at its own root.
     pub fn open(&self, root: &Root, pid: u32) -> Option<File> {
         let path = self.path.as_ref()?;
         let file = File::open(root.path(format!("/proc/{pid}/root{path}")));
@@ -74,7 +74,7 @@ impl ProcessMemory {
     /// Opens the memory of `pid`.
     ///
     /// # Errors
-    /// What the kernel said, when neither the memory nor any file that is mapped as code may be read.
+    /// The kernel's error, if neither the memory nor any file that is mapped as code may be read.
     pub fn open(root: &Root, pid: u32) -> io::Result<ProcessMemory> {
         let refused = match File::open(root.path(format!("/proc/{pid}/mem"))) {
             Ok(file) => return Ok(ProcessMemory { source: Source::Process(file), pages: BTreeMap::new() }),
@@ -90,7 +90,7 @@ impl ProcessMemory {
         Ok(ProcessMemory { source: Source::Files(files), pages: BTreeMap::new() })
     }
 
-    /// Reads everything anew from now on: a JIT compiler goes on writing where it has written before.
+    /// Reads everything again from now on: a JIT compiler keeps writing to the same places.
     pub fn forget(&mut self) {
         self.pages.clear();
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_may_not_be_read_code_comes_from_the_mapped_file() {
+    fn if_memory_may_not_be_read_code_comes_from_the_mapped_file() {
         let dir = tempfile::tempdir().unwrap();
         let proc = dir.path().join("proc/7");
         std::fs::create_dir_all(&proc).unwrap();

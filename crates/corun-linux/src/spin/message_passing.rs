@@ -1,20 +1,23 @@
-//! Waits inside a message-passing library (MPI): its progress engine, which polls every transport until a message comes.
+//! Waits inside a message-passing library (MPI): its progress engine polls every transport until a message
+//! comes.
 //!
-//! Such an engine is too much for `wait_loop`: it asks through tables of function pointers, counts its rounds in memory
-//! and reads clocks. Three things together say instead that a sample waits:
+//! Such an engine is too complex for `wait_loop`: it calls through tables of function pointers, counts its
+//! rounds in memory and reads clocks. Three conditions together show that a sample waits:
 //!
-//! 1. the sampled instruction lies in a library of message passing (by its file's name: [`TRANSPORTS`]); what a call does
-//!    elsewhere, copying in the C library or in the kernel, is work;
-//! 2. the stack holds an address to return to inside a function `MPI_…` or `PMPI_…`, as the standard names them;
-//! 3. the process has been seen to wait there: [`STILL`] times, two samples of a thread in a row found the same call, and
-//!    not a bit changed in the frames of the program beyond. Nothing is a wait that never lasts from sample to sample.
+//! 1. 1. the sampled instruction lies in a library of message passing (by its file's name: [`TRANSPORTS`]);
+//!    the rest of a call, such as copying in the C library or in the kernel, is work;
+//! 2. 2. the stack holds a return address inside a function `MPI_…` or `PMPI_…`, the names of the standard;
+//! 3. the process has been seen to wait there: [`STILL`] times, two samples of a thread in a row found the
+//!    same call, and not a bit changed in the frames of the program beyond. A wait that never lasts from
+//!    sample to sample does not count.
 //!
-//! Names are hints alone: without the third nothing is found.
+//! Names alone are hints: without the third condition nothing is found.
 //!
-//! Limits: libraries linked into the program itself are not found, nor engines that run in a thread of their own. Once a
-//! process is known to wait, all it does in the libraries' own code counts as waiting, matching and packing too: of a
-//! program that passes messages as fast as it can too much is found. One whose waits are all shorter than the time
-//! between two samples (some milliseconds) is not found to wait at all.
+//! Limits: libraries linked into the program itself are not found, nor engines that run in a thread of their
+//! own. Once a process is known to wait, all its time in the libraries' own code counts as waiting, including
+//! matching and packing. So the waiting of a program that passes messages at full speed is overestimated. If
+//! all waits of a program are shorter than the time between two samples (some milliseconds), no waiting is
+//! found at all.
 
 use super::memory::Mapping;
 use super::sample::Sample;
@@ -26,8 +29,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::ops::Range;
 
-/// How the files of message-passing libraries and of the transports under them begin: Open MPI, MPICH and its kin, UCX,
-/// libfabric, PSM, verbs.
+/// The prefixes of the files of message-passing libraries and of the transports under them: Open MPI, MPICH
+/// and its kin, UCX, libfabric, PSM, verbs.
 const TRANSPORTS: [&str; 10] = [
     "libmpi",
     "libpmpi",
@@ -41,47 +44,49 @@ const TRANSPORTS: [&str; 10] = [
     "libmpl",
 ];
 
-/// How the files begin that have the functions of the standard.
+/// The prefixes of the files with the functions of the standard.
 const STANDARD: &str = "libmpi";
 
-/// The shortest time between two looks at which libraries there are, in nanoseconds.
+/// The shortest time between two searches for libraries, in nanoseconds.
 const AGAIN_NS: u64 = 50_000_000;
 
-/// So often a process is seen to wait before its calls count as waiting.
+/// A process must be seen to wait this often before its calls count as waiting.
 const STILL: u32 = 2;
 
-/// Bytes of the program's frames that are compared, beyond the address to return to.
+/// Bytes of the program's frames that are compared, beyond the return address.
 const COMPARED_BYTES: usize = 256;
 
 /// Calls of a process into message passing.
 #[derive(Debug)]
 pub struct MessagePassing {
-    /// Everything that is code: a sample outside says that libraries have come since.
+    /// All code: a sample outside shows that libraries have been loaded since.
     code: Vec<Range<u64>>,
     transports: Vec<Range<u64>>,
-    /// Functions of the standard, by their beginnings.
+    /// Functions of the standard, by their start addresses.
     calls: Vec<Range<u64>>,
-    /// When they were looked for first, and when they may be looked for again, in nanoseconds.
+    /// The times of the first search and of the next permitted one, in nanoseconds.
     since_ns: u64,
     again_ns: u64,
-    /// By thread, where its last sample waited, and what lay beyond.
+    /// By thread, the place of its last waiting sample, and the frames beyond.
     last: HashMap<u32, (u64, u64)>,
     /// How often a thread was in the same call as one sample before.
     still: u32,
 }
 
 impl MessagePassing {
-    /// Nothing is known yet of a process that is first seen at `now_ns`.
+    /// Nothing is known yet about a process that is first seen at `now_ns`.
     pub fn new(now_ns: u64) -> MessagePassing {
         let (code, transports, calls, last) = Default::default();
         MessagePassing { code, transports, calls, since_ns: now_ns, again_ns: now_ns, last, still: 0 }
     }
 
-    /// Where in a function of the standard `sample` waits, if it does. Libraries are looked for only if it `may_look`.
+    /// The place in a function of the standard where `sample` waits, if it does. Libraries are searched only
+    /// if it `may_look`.
     pub fn look(&mut self, root: &Root, sample: &Sample, now_ns: u64, may_look: bool) -> Option<u64> {
         if may_look && now_ns >= self.again_ns && !self.code.iter().any(|c| c.contains(&sample.ip)) {
             self.find(root, sample.pid);
-            // Code that comes all the time is a JIT compiler's: each look is as far off as all before it took.
+            // Code that appears all the time comes from a JIT compiler: the pause before each search is as
+            // long as all earlier ones took.
             self.again_ns = now_ns + (now_ns - self.since_ns).max(AGAIN_NS);
         }
         let found = self.call(sample);
@@ -108,7 +113,7 @@ impl MessagePassing {
         self.calls.sort_by_key(|f| f.start);
     }
 
-    /// The address inside the standard's function, and what lies beyond it in the stack, in short.
+    /// The address inside the standard's function, and a digest of the stack beyond it.
     fn call(&self, sample: &Sample) -> Option<(u64, u64)> {
         if !self.transports.iter().any(|t| t.contains(&sample.ip)) {
             return None;
@@ -129,14 +134,14 @@ impl MessagePassing {
     }
 }
 
-/// Where the functions of the standard lie that `mapping` has.
+/// The locations of the standard's functions in `mapping`.
 fn functions(mapping: &Mapping, root: &Root, pid: u32) -> Option<Vec<Range<u64>>> {
     let mut bytes = Vec::new();
     mapping.open(root, pid)?.read_to_end(&mut bytes).ok()?;
     let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
     let holds = |(begin, size): (u64, u64)| (begin..begin.saturating_add(size)).contains(&mapping.offset);
     let segment = file.segments().find(|s| holds(s.file_range()))?;
-    // Where address 0 of the file lies in memory.
+    // The location of the file's address 0 in memory.
     let zero = mapping.start.wrapping_sub(mapping.offset);
     let zero = zero.wrapping_add(segment.file_range().0).wrapping_sub(segment.address());
     let of_standard = |name: &str| name.starts_with("MPI_") || name.starts_with("PMPI_");
@@ -161,8 +166,8 @@ mod tests {
         }
     }
 
-    /// A sample in the engine, whose third word on the stack is the address in `MPI_Wait`, and `state` what the program
-    /// keeps in its frame.
+    /// A sample in the engine, whose third word on the stack is the address in `MPI_Wait`; `state` is the
+    /// content of the program's frame.
     fn sample(tid: u32, ip: u64, state: u64) -> Sample {
         let mut registers = [0; 16];
         registers[4] = 0x7fff_0000_1000;
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_others_code_has_left_on_the_stack_is_none() {
+    fn a_call_left_on_the_stack_by_other_code_does_not_count() {
         let (mut library, root) = (MessagePassing { still: STILL, ..library() }, Root::new("/"));
         assert_eq!(library.look(&root, &sample(1, 0x7f00_0030_0000, 7), 1, true), None);
         let mut deep = sample(1, ENGINE, 7);
@@ -204,11 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_looked_for_again_when_there_is_code_that_was_not_there() {
+    fn libraries_are_searched_again_when_new_code_appears() {
         let (root, pid) = (Root::new("/"), std::process::id());
         let mut own = MessagePassing::new(100);
-        let here =
-            libraries_are_looked_for_again_when_there_is_code_that_was_not_there as fn() as usize as u64;
+        let here = libraries_are_searched_again_when_new_code_appears as fn() as usize as u64;
         let at = |ip| Sample { pid, ..sample(1, ip, 0) };
         own.look(&root, &at(here), 100, true);
         assert!(own.code.iter().any(|c| c.contains(&here)) && own.transports.is_empty());

@@ -1,8 +1,8 @@
 //! Spin detection without hardware counters: samples of the user's instruction pointer, and the code they fall into.
 //!
-//! The kernel shows a task that spins as running (PACT'16 §2.1). Here whoever runs is interrupted every 1.6 ms; a sample
-//! spins when the code around it is a loop that only waits, and the registers do
-//! not say that it is about to leave. The share of such samples is the share of time.
+//! The kernel shows a task that spins as running (PACT'16 §2.1). Corun interrupts whichever task runs every
+//! 1.6 ms. A sample spins if the code around it is a loop that only waits, and the registers do not show that
+//! it is about to leave. The share of such samples is the share of time.
 //!
 //! | file | does |
 //! | --- | --- |
@@ -20,8 +20,8 @@
 //! | `sampler` | [`SpinSampler`]: all of it, in a thread of its own |
 //! | `pause_exits` | virtual CPUs that spin, by their exits at PAUSE |
 //!
-//! Limits: x86-64 programs of 64 bits. What `wait_loop` and `flow` cannot follow counts as useful, so spinning is
-//! rather missed than invented. Guests are not looked into: for them see `pause_exits`.
+//! Limits: x86-64 programs of 64 bits. Code that `wait_loop` and `flow` cannot follow counts as useful, so
+//! spinning is missed rather than invented. Guests are not examined; `pause_exits` covers them.
 //!
 //! [`SpinEstimate`]: corun_model::spin::SpinEstimate
 

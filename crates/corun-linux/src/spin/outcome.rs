@@ -1,11 +1,14 @@
-//! What the sampled registers say of a sample in a loop that can wait: does this turn stay, or is it about to leave?
+//! What the sampled registers show about a sample in a loop that can wait: does this turn stay, or is it
+//! about to leave?
 //!
-//! A lock that is free is passed through the same instructions as one that is held. Where registers, flags or the own
-//! stack hold the answer already (a `TEST` after the load, the branch after a compare-and-exchange), following the code
-//! to the next way out decides. A PAUSE ahead decides too: nobody pauses who is let through. Where the load is still
-//! ahead the answer is open, and such samples are shared out as the decided ones of the same loop.
+//! A free lock is passed through the same instructions as a held one. If registers, flags or the own stack
+//! hold the answer already (a `TEST` after the load, the branch after a compare-and-exchange), following the
+//! code to the next exit decides. A PAUSE ahead decides, too: a thread that gets the lock does not pause. If
+//! the load is still ahead, the answer is open. Such samples are divided in the ratio of the decided ones of
+//! the same loop.
 //!
-//! Limit: moves, comparisons and simple arithmetic are followed; anything else makes its results unknown.
+//! Limit: moves, comparisons and simple arithmetic are followed; the results of all other instructions are
+//! unknown.
 
 use super::sample::Sample;
 use super::step::number;
@@ -22,7 +25,7 @@ pub enum Outcome {
     Leaves,
     /// It has yet to look.
     Open,
-    /// It has yet to look and stands right behind a PAUSE, where waiting is what one comes from.
+    /// It has yet to look, and stands right after a PAUSE: it comes from waiting.
     Paused,
 }
 
@@ -81,12 +84,12 @@ fn follow(wait: &WaitLoop, sample: &Sample, registers: &[u64; 16]) -> Outcome {
     Outcome::Open
 }
 
-/// As much of the sampled task as can be followed without its memory: `None` is unknown.
+/// The part of the sampled task's state that can be followed without its memory: `None` is unknown.
 struct Machine<'a> {
     registers: [Option<u64>; 16],
     flags: Option<u64>,
     sample: &'a Sample,
-    /// Bytes of the own stack written on the way, by address.
+    /// Bytes of the own stack written on the path, by address.
     written: BTreeMap<u64, Option<u8>>,
     factory: InstructionInfoFactory,
 }
@@ -181,7 +184,7 @@ impl Machine<'_> {
         let lost: Vec<usize> = registers.filter_map(|u| number(u.register())).map(usize::from).collect();
         let writes_memory = info.used_memory().iter().any(|u| !reads(u.access()));
         for n in lost {
-            // The lower part may be written next; what is above it stays.
+            // The lower part may be written next; the part above it stays.
             let partial = instruction.op_count() > 0 && width(instruction, 0) < 32;
             if !partial {
                 self.registers[n] = None;
@@ -266,7 +269,7 @@ fn is_high(register: Register) -> bool {
     matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
 }
 
-/// How wide an operand is, in bits; 64 where it is a constant.
+/// The width of an operand in bits; 64 for a constant.
 fn width(instruction: &Instruction, operand: u32) -> u32 {
     if operand >= instruction.op_count() {
         return 64;

@@ -1,13 +1,15 @@
-//! Virtual CPUs that spin, seen from the host: KVM takes a CPU away from a guest that executes PAUSE for too long.
+//! Virtual CPUs that spin, seen from the host: KVM takes a CPU away from a guest that executes PAUSE for too
+//! long.
 //!
-//! With pause-loop exiting the processor leaves the guest when PAUSEs follow each other closely for a window of cycles
-//! (Intel: `ple_window`) or in a certain number (AMD: `pause_filter_count`). Each such exit stands for at least one
-//! window of spinning, so exits times window is the least the vCPU has spun. They are counted in the kernel, by a
-//! filter on the tracepoint `kvm:kvm_exit`, one counter per vCPU: nothing is recorded.
+//! With pause-loop exiting, the processor leaves the guest when PAUSEs follow each other closely for a window
+//! of cycles (Intel: `ple_window`) or in a certain number (AMD: `pause_filter_count`). Each such exit means
+//! at least one window of spinning. So the vCPU has spun for at least the number of exits times the window. A
+//! filter on the tracepoint `kvm:kvm_exit` counts them in the kernel, with one counter per vCPU: nothing is
+//! recorded.
 //!
-//! Limits: the guest's waits that are shorter than the window, or without PAUSE, make no exit, so the upper end of the
-//! interval is all the time on a CPU. KVM widens the window of a vCPU that exits often, which is not looked up. AMD
-//! counts PAUSEs, whose length differs from model to model; [`PAUSE_CYCLES`] is assumed.
+//! Limits: waits of the guest that are shorter than the window, or without PAUSE, cause no exit. So the upper
+//! end of the interval is all the time on a CPU. KVM widens the window of a vCPU that exits often; this is
+//! ignored. AMD counts PAUSEs, whose length differs between models; [`PAUSE_CYCLES`] is assumed.
 
 use super::event::Event;
 use super::sampler::SpinError;
@@ -16,10 +18,11 @@ use corun_model::spin::{SpinEstimate, SpinMethod};
 use corun_model::{Observation, TaskId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
-/// Cycles that one PAUSE is taken to last: a low assumption, so that too little is reported rather than too much.
+/// Assumed cycles of one PAUSE: a low value, so that the result is too low rather than too high.
 const PAUSE_CYCLES: u64 = 10;
 
-/// No processor that KVM runs on is faster, in kHz: so many cycles last at least so long.
+/// No processor that KVM runs on is faster than this, in kHz: so a number of cycles takes at least a certain
+/// time.
 const CLOCK_KHZ_MAX: u64 = 6_000_000;
 
 /// PAUSE exits on Intel (`isa` 1) and AMD (`isa` 2).
@@ -30,7 +33,7 @@ const FILTER: &std::ffi::CStr = c"(isa == 1 && exit_reason == 40) || (isa == 2 &
 pub struct Window {
     /// The least time of spinning before an exit, at the processor's clock, in nanoseconds.
     pub window_ns: u64,
-    /// The same at the fastest clock there is.
+    /// The same at the fastest possible clock.
     pub window_ns_min: u64,
 }
 
@@ -38,7 +41,7 @@ impl Window {
     /// Reads how KVM is set up.
     ///
     /// # Errors
-    /// Why exits cannot be had or told.
+    /// Why exits are unavailable or meaningless.
     pub fn read(root: &Root) -> Result<Window, Why> {
         let parameter = |path: &str| root.value::<u64>(format!("/sys/module/{path}"), "a number").ok();
         let intel = parameter("kvm_intel/parameters/ple_window");
@@ -58,7 +61,7 @@ impl Window {
         })
     }
 
-    /// What `exits` of a vCPU say that was on a CPU for `on_cpu_ns`.
+    /// What `exits` mean for a vCPU that was on a CPU for `on_cpu_ns`.
     pub fn estimate(self, exits: u64, on_cpu_ns: u64) -> SpinEstimate {
         let spun_ns = |window_ns: u64| exits.saturating_mul(window_ns).min(on_cpu_ns);
         SpinEstimate {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_stands_for_a_window_of_cycles_on_intel_and_a_number_of_pauses_on_amd() {
+    fn an_exit_means_a_window_of_cycles_on_intel_and_a_number_of_pauses_on_amd() {
         let clock = ("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 2000.000\n");
         let (_dir, intel) = machine(&[clock, ("sys/module/kvm_intel/parameters/ple_window", "4096\n")]);
         assert_eq!(Window::read(&intel).unwrap(), Window { window_ns: 2048, window_ns_min: 682 });
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_say_the_least_that_was_spun_and_never_more_than_the_time_on_a_cpu() {
+    fn exits_give_the_least_spinning_and_never_more_than_the_time_on_a_cpu() {
         let window = Window { window_ns: 2000, window_ns_min: 700 };
         let few = window.estimate(100, 1_000_000);
         assert_eq!((few.spin_ns, few.low_ns, few.high_ns), (200_000, 70_000, 1_000_000));
@@ -156,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_the_tracepoint_is_said_to_be_one() {
+    fn a_kernel_without_the_tracepoint_is_reported() {
         let (_dir, root) = machine(&[]);
         let missing = PauseExits::start(&root, &[TaskId(1)]).err().unwrap();
         assert_eq!(missing.why, Why::NoKvmTracepoint);
     }
 
     #[test]
-    fn an_emulated_machine_is_said_to_have_no_exits_whatever_the_kernel_has() {
+    fn an_emulated_machine_is_reported_to_have_no_exits_whatever_the_kernel_has() {
         let tracepoint = ("sys/kernel/tracing/events/kvm/kvm_exit/id", "1\n");
         let (_dir, root) = machine(&[tracepoint, ("proc/7/comm", "CPU 0/TCG\n")]);
         let missing = PauseExits::start(&root, &[TaskId(7)]).err().unwrap();

@@ -9,14 +9,14 @@ use perf_event_open_sys::bindings;
 pub enum Record {
     /// A task was interrupted.
     Sample(Box<Sample>),
-    /// A task was interrupted whose registers or code cannot be judged: it is a 32-bit program, or has none.
+    /// An interrupted task whose registers or code cannot be judged: it is a 32-bit program, or has none.
     Opaque {
         /// The task.
         tid: u32,
-        /// Time on a CPU that it stands for.
+        /// The time on a CPU that it stands for.
         period_ns: u64,
     },
-    /// A task that is followed started another, which is followed too.
+    /// A followed task started another, which is followed, too.
     Born {
         /// Who started it.
         parent: u32,
@@ -28,7 +28,7 @@ pub enum Record {
         /// Which.
         tid: u32,
     },
-    /// A process runs another program now: nothing that was known of its code holds.
+    /// A process runs another program now: everything known about its code is obsolete.
     Executed {
         /// Which.
         pid: u32,
@@ -40,7 +40,7 @@ pub enum Record {
     },
 }
 
-/// Where each of the kernel's registers goes: AX BX CX DX SI DI BP SP, then R8 to R15.
+/// The destination of each of the kernel's registers: AX BX CX DX SI DI BP SP, then R8 to R15.
 const NUMBERS: [usize; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
 struct Fields<'a>(&'a [u8]);
@@ -60,7 +60,7 @@ impl Fields<'_> {
 }
 
 impl Record {
-    /// Reads one record with its header; `None` for kinds that are of no use here.
+    /// Reads one record with its header; `None` for kinds that are not needed here.
     pub fn parse(bytes: &[u8]) -> Option<Record> {
         let mut fields = Fields(bytes);
         let kind = fields.u32()?;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn births_ends_new_programs_and_losses_are_told_apart() {
+    fn births_ends_new_programs_and_losses_are_distinguished() {
         let task = [two(7, 1), two(8, 2), 0];
         assert_eq!(Record::parse(&record(7, 0, &task)), Some(Record::Born { parent: 2, tid: 8 }));
         assert_eq!(Record::parse(&record(4, 0, &task)), Some(Record::Ended { tid: 8 }));

@@ -1,27 +1,28 @@
-//! One sample: which task, where it was, its registers, and the top of its stack.
+//! One sample: the task, its location, its registers, and the top of its stack.
 
-/// How much of the stack is copied with a sample: the frames of the few small functions that a wait consists of, and
-/// those of a message-passing library (some 650 bytes in Open MPI) with the beginning of the program's own.
+/// How much of the stack is copied with a sample. It holds the frames of the few small functions of a wait,
+/// or those of a message-passing library (about 650 bytes in Open MPI) and the beginning of the program's
+/// own.
 pub const STACK_BYTES: usize = 1024;
 
-/// A task interrupted at a moment of its time on a CPU.
+/// A task interrupted at an instant of its time on a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Its process.
     pub pid: u32,
     /// The task.
     pub tid: u32,
-    /// Time on a CPU that this sample stands for, in nanoseconds.
+    /// The time on a CPU that this sample stands for, in nanoseconds.
     pub period_ns: u64,
     /// Whether it was in the kernel.
     pub in_kernel: bool,
-    /// The instruction in user space that comes next.
+    /// The next instruction in user space.
     pub ip: u64,
     /// The general registers by their numbers in machine code (`RAX`, `RCX`, `RDX`, `RBX`, `RSP`, `RBP`, …).
     pub registers: [u64; 16],
     /// The flags register.
     pub flags: u64,
-    /// What lay above the stack pointer, up to [`STACK_BYTES`].
+    /// The bytes above the stack pointer, up to [`STACK_BYTES`].
     pub stack: Vec<u8>,
 }
 

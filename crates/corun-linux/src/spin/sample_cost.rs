@@ -1,11 +1,11 @@
-//! What a sample costs whom it interrupts, as this machine shows: 3 µs where it runs itself, several times that where a hypervisor handles
-//! its timers.
+//! The cost of a sample for the interrupted task, measured on this machine: 3 µs on bare metal, several times
+//! that if a hypervisor handles its timers.
 //!
-//! Method: the calling thread has itself sampled for a moment while it reads the clock again and again. Where the clock leaps it was
-//! interrupted, mostly by samples. So of as many of the longest leaps as there were samples, the median is a sample's. Ticks, and
-//! losing the CPU now and then, do not move it.
+//! Method: the calling thread is sampled for a short time while it reads the clock again and again. A leap of
+//! the clock is an interruption, mostly a sample. There are as many longest leaps as samples, and their
+//! median is the cost of one. Ticks, and losing the CPU now and then, do not change it.
 //!
-//! Limits: what a sample displaces from caches is not in it.
+//! Limits: the cache lines that a sample displaces are not included.
 
 use super::event::{Event, Ring, Whom};
 use super::record::Record;
@@ -13,14 +13,14 @@ use crate::clock::now_ns;
 
 /// Between two of these samples, in nanoseconds: long enough that one is over before the next.
 const PERIOD_NS: u64 = 60_000;
-/// So long it is tried, in nanoseconds.
+/// The duration of the trial, in nanoseconds.
 const LASTS_NS: u64 = 1_500_000;
-/// A leap of the clock that is shorter is no interruption, in nanoseconds.
+/// A shorter leap of the clock is not an interruption, in nanoseconds.
 const LEAP_NS: u64 = 700;
 /// Fewer samples tell nothing.
 const FEWEST: usize = 5;
 
-/// The cost of a sample, in nanoseconds; `None`: too few came. The ring of the CPU that this runs on is empty afterwards.
+/// The cost of a sample, in nanoseconds; `None` if too few came. Afterwards, the ring of this CPU is empty.
 pub(super) fn measure(rings: &mut [(u32, Ring)], with_kernel: bool) -> Option<u64> {
     // SAFETY: no pointers.
     let here = u32::try_from(unsafe { libc::sched_getcpu() }).ok()?;
@@ -44,7 +44,7 @@ pub(super) fn measure(rings: &mut [(u32, Ring)], with_kernel: bool) -> Option<u6
     of_sample(leaps, samples)
 }
 
-/// What one of so many samples took, given how long the interruptions were.
+/// The cost of one of this many samples, given the lengths of the interruptions.
 fn of_sample(mut leaps: Vec<u64>, samples: usize) -> Option<u64> {
     if samples < FEWEST {
         return None;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_ticks_nor_a_lost_cpu_are_taken_for_samples() {
+    fn ticks_and_a_lost_cpu_are_not_mistaken_for_samples() {
         let samples = (0..20).map(|n| 14_000 + n * 100);
         let ticks = [2_000, 2_500, 3_000];
         let leaps: Vec<u64> = samples.chain(ticks).chain([4_000_000]).collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_tell_nothing_and_none_that_left_a_trace_neither() {
+    fn too_few_samples_say_nothing_and_neither_do_samples_without_a_trace() {
         assert_eq!(of_sample(vec![15_000; 30], FEWEST - 1), None);
         assert_eq!(of_sample(Vec::new(), 20), None);
     }

@@ -25,36 +25,37 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What a sample is taken to cost where that cannot be measured ([`sample_cost`]), in nanoseconds: timer interrupt, registers, 512
-/// bytes of stack.
+/// The assumed cost of a sample if it cannot be measured ([`sample_cost`]), in nanoseconds: timer interrupt,
+/// registers, 512 bytes of stack.
 const SAMPLE_NS: u64 = 3_000;
 
 /// How often the rings are emptied: they hold a second of samples.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// For so long, in nanoseconds, the detector may spend its share ahead: code that is new has to be looked into once. It must
-/// not become the disturbance, so when nothing is left samples of new code are not judged, and counted.
+/// For this long, in nanoseconds, the detector may spend its share in advance: new code has to be examined
+/// once. It must not become the disturbance. So when nothing is left, samples of new code are not judged, but
+/// counted.
 const CREDIT_NS: u64 = 2_000_000_000;
 
-/// Code of this length is one place, in bytes: a loop that waits is no longer.
+/// Code of this length is one place, in bytes: no loop that waits is longer.
 const PLACE_BYTES: u64 = 64;
 
-/// Places of new code that are remembered; when there are more, it is begun anew.
+/// Places of new code that are remembered; beyond that, the list starts again.
 const CROWDS_MAX: usize = 1 << 16;
 
-/// How often the rate is looked at, in nanoseconds.
+/// How often the rate is adjusted, in nanoseconds.
 const RATE_NS: u64 = 1_000_000_000;
 
-/// The longest period, in nanoseconds: below ten samples a second there is nothing to tell.
+/// The longest period, in nanoseconds: fewer than ten samples a second say nothing.
 const PERIOD_NS_MAX: u64 = 100_000_000;
 
-/// More file descriptors than this are not used, however many there may be.
+/// At most this many file descriptors are used, however many are allowed.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 
-/// So many times as often a short time is sampled that has to tell much. The rings hold 0.1 s of that.
+/// How much more often to sample for a short time that has to be informative. The rings hold 0.1 s of that.
 const DENSER: u64 = 5;
 
-/// From one rate to the next: the golden ratio, so that no period is a round multiple of another.
+/// The factor between two rates: the golden ratio, so that no period is a round multiple of another.
 const STEP: (u64, u64) = (1618, 1000);
 
 /// How to sample.
@@ -64,7 +65,7 @@ pub struct SpinOptions {
     pub cost_max: f64,
     /// The shortest time on a CPU between two samples of a task, in nanoseconds.
     pub period_ns_min: u64,
-    /// Sample by the clocks of tasks, even where whole CPUs may be sampled.
+    /// Sample by the clocks of tasks, even if whole CPUs may be sampled.
     pub by_task: bool,
     /// File descriptors that may be used for that; `None`: a third of what the process may open.
     pub descriptors: Option<usize>,
@@ -79,16 +80,16 @@ impl Default for SpinOptions {
 /// Spinning cannot be detected by samples here.
 #[derive(Debug, Error)]
 pub enum SpinError {
-    /// The code of this architecture cannot be judged.
+    /// Code of this architecture cannot be judged.
     #[error("only x86-64 code can be judged, this machine is {0}")]
     Architecture(&'static str),
-    /// Perf events are not to be had.
+    /// Perf events are not available.
     #[error("perf events are refused ({}); run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less", in_words(.0))]
     Refused(#[source] io::Error),
     /// Another failure of the kernel's interface.
     #[error("perf events cannot be used: {}", in_words(.0))]
     Failed(#[source] io::Error),
-    /// There is nobody to empty the rings.
+    /// There is no thread to empty the rings.
     #[error("the thread that reads the samples cannot be started: {}", in_words(.0))]
     Thread(#[source] io::Error),
     /// The CPUs cannot be listed.
@@ -110,7 +111,7 @@ impl SpinError {
     }
 }
 
-/// What the detector has cost and lost so far.
+/// The cost and the losses of the detector so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpinCost {
     /// Samples taken.
@@ -121,13 +122,13 @@ pub struct SpinCost {
     pub lost: u64,
     /// CPU time of reading and judging, in nanoseconds.
     pub own_ns: u64,
-    /// What one sample costs whom it interrupts, in nanoseconds, as this machine showed when it began.
+    /// The cost of one sample for the interrupted task, in nanoseconds, as measured at the start.
     pub sample_ns: u64,
     /// CPU time of taking the samples in the kernel, in nanoseconds: their number times that.
     pub kernel_ns: u64,
-    /// How long it has been at work, in nanoseconds.
+    /// How long it has been running, in nanoseconds.
     pub wall_ns: u64,
-    /// The present time between two samples of a task, in nanoseconds of its time on a CPU.
+    /// The current time between two samples of a task, in nanoseconds of its time on a CPU.
     pub period_ns: u64,
 }
 
@@ -146,12 +147,12 @@ struct State {
     followed: Box<dyn Followed>,
     judge: Judge,
     tallies: BTreeMap<u32, Tally>,
-    /// How many samples of new code fell into the same place so far.
+    /// The number of samples of new code in the same place so far.
     crowds: HashMap<(u32, u64), u32>,
     cost: SpinCost,
     started_ns: u64,
     drained_ns: u64,
-    /// Cost and time when the rate was last looked at.
+    /// Cost and time at the last adjustment of the rate.
     rated: SpinCost,
     options: SpinOptions,
     attached: Attached,
@@ -159,21 +160,21 @@ struct State {
     stop: bool,
 }
 
-/// Samples tasks and tells how much of their time was spinning.
+/// Samples tasks and reports how much of their time was spinning.
 pub struct SpinSampler {
     shared: Arc<(Mutex<State>, Condvar)>,
     thread: Option<JoinHandle<()>>,
     root: Root,
     with_kernel: bool,
-    /// Tenants of which a task was sampled in some window.
+    /// Tenants with a task that was sampled in some window.
     tenants: BTreeSet<TenantId>,
 }
 
 impl SpinSampler {
-    /// Opens the rings; nobody is sampled yet.
+    /// Opens the rings; no task is sampled yet.
     ///
     /// # Errors
-    /// [`SpinError`] where this machine does not let or cannot.
+    /// [`SpinError`] if this machine does not allow it or cannot do it.
     pub fn start(root: &Root, options: SpinOptions) -> Result<SpinSampler, SpinError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(SpinError::Architecture(std::env::consts::ARCH));
@@ -222,8 +223,8 @@ impl SpinSampler {
         Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants })
     }
 
-    /// Samples `tasks` from now on, and whatever they start. To be called again with all tasks of the subject whenever some
-    /// may have joined that were not started by those followed.
+    /// Samples `tasks` from now on, and all their children. Call it again with all tasks of the subject
+    /// whenever some may have joined that were not started by followed ones.
     pub fn follow(&mut self, tasks: &[TaskId]) -> Attached {
         let root = self.root.clone();
         let tasks: BTreeSet<u32> = tasks.iter().map(|t| t.0).collect();
@@ -234,8 +235,8 @@ impl SpinSampler {
         attached
     }
 
-    /// Samples [`DENSER`] times as often for a moment, where CPUs are sampled, or as before again. To be called between
-    /// windows: samples of one window count alike.
+    /// Samples [`DENSER`] times as often for a short time, if CPUs are sampled, or returns to the normal
+    /// rate. Call it between windows: samples of one window must count alike.
     pub fn be_dense(&mut self, is_dense: bool) {
         let mut state = self.state();
         if state.followed.may_be_denser() {
@@ -244,8 +245,8 @@ impl SpinSampler {
         }
     }
 
-    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled, if it was on a CPU. What
-    /// has been found is handed out once: the next call answers for the time since this one.
+    /// Spin time in the window that `seen` observed, for every task of a sampled tenant that was on a CPU. A
+    /// result is handed out once: the next call covers the time since this one.
     pub fn collect(&mut self, seen: &Observation) -> BTreeMap<TaskId, SpinEstimate> {
         let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.drain();
@@ -312,8 +313,8 @@ fn run(shared: &(Mutex<State>, Condvar)) {
     let (state, wake) = shared;
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     while !state.stop {
-        // Whoever collects often enough does it alone: a controller that runs before everybody else would have to wait for
-        // this thread, which does not.
+        // A caller that collects often enough does all the work itself: a controller with priority over
+        // everybody would have to wait for this thread, which has none.
         if state.until_full().is_zero() {
             state.drain();
         }
@@ -323,7 +324,7 @@ fn run(shared: &(Mutex<State>, Condvar)) {
     }
 }
 
-/// Whether time in the kernel may be sampled as well; the first try says whether anything may.
+/// Whether time in the kernel may be sampled, too; the first attempt shows whether anything may.
 fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
     let Some((cpu, ring)) = rings.first() else { return Ok(false) };
     // The event goes away at once.
@@ -402,10 +403,12 @@ impl State {
         }
     }
 
-    /// Judges samples, each task's in the order of time; this thread had spent `began_ns` when it began to read them.
+    /// Judges samples, each task's in the order of time; this thread had spent `began_ns` when it began to
+    /// read them.
     ///
-    /// There may not be time for all code that is new. So what most fell into is looked into first, and what one alone did
-    /// only while there is plenty: a program that starts is in a thousand places once, and spins in a few.
+    /// There may not be time for all new code. So the places with most samples are examined first, and a
+    /// place with one sample only while there is plenty of time: a program that starts is in a thousand
+    /// places once, and spins in a few.
     fn judge_all(&mut self, samples: &[Box<Sample>], began_ns: u64, now_ns: u64) {
         let left_ns = self.left_ns();
         let plenty_ns = (CREDIT_NS as f64 * self.options.cost_max / 2.0) as u64;
@@ -454,14 +457,15 @@ impl State {
         }
     }
 
-    /// CPU time that may still be spent on judging, in nanoseconds: half of all at least, since samples that nobody judges tell nothing.
+    /// CPU time that may still be spent on judging, in nanoseconds: at least half of the total, since
+    /// unjudged samples say nothing.
     fn left_ns(&self) -> u64 {
         let SpinCost { wall_ns, own_ns, kernel_ns, .. } = self.cost;
         let allowed_ns = ((wall_ns + CREDIT_NS) as f64 * self.options.cost_max) as u64;
         allowed_ns.saturating_sub(own_ns + kernel_ns.min(allowed_ns / 2))
     }
 
-    /// Samples less often when it costs too much, and more often when there is room.
+    /// Samples less often if it costs too much, and more often if there is room.
     fn keep_cheap(&mut self) {
         let (now, before) = (self.cost, self.rated);
         let wall_ns = now.wall_ns - before.wall_ns;
@@ -490,12 +494,12 @@ impl State {
     }
 }
 
-/// A sample's place: its process, and some twenty instructions.
+/// A sample's place: its process, and about twenty instructions.
 fn place(sample: &Sample) -> (u32, u64) {
     (sample.pid, sample.ip / PLACE_BYTES)
 }
 
-/// What follows from time and the number of samples.
+/// The result of time and the number of samples.
 fn cost_until(cost: &mut SpinCost, wall_ns: u64) {
     cost.wall_ns = wall_ns;
     cost.kernel_ns = cost.samples * cost.sample_ns;

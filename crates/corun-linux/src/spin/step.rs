@@ -1,17 +1,18 @@
-//! One instruction as a spin detector sees it: what it reads and writes, and whether it makes progress.
+//! One instruction from a spin detector's view: what it reads and writes, and whether it makes progress.
 //!
-//! Progress is what another part of the program can see or what later work may rest on: a store outside the own stack
-//! frame, floating-point or vector work, a string instruction, a system call. Registers and slots of the own stack
-//! frame are *places*: unoptimised code keeps in slots what optimised code keeps in registers.
+//! Progress is anything that another part of the program can see or that later work may depend on: a store
+//! outside the own stack frame, floating-point or vector work, a string instruction, a system call. Registers
+//! and slots of the own stack frame are *places*: unoptimized code keeps in slots what optimized code keeps
+//! in registers.
 //!
-//! Limits: x86-64. Slots are told apart by 8-byte words; a store through a pointer into the own stack is no progress
-//! and defines no place.
+//! Limits: x86-64. Slots are identified by 8-byte words; a store through a pointer into the own stack is no
+//! progress and defines no place.
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
-/// Where a value is kept that only this thread sees.
+/// A place for values that only this thread sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A general register by its number (`RAX` is 0, `RCX` 1 … as in the machine code).
@@ -22,7 +23,7 @@ pub enum Place {
     Slot(u64),
 }
 
-/// An address in memory that others may write to, as the instruction states it.
+/// An address in memory that others may write to, in the form that the instruction gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     base: Register,
@@ -32,18 +33,18 @@ pub struct Address {
     segment: Register,
 }
 
-/// What executing the instruction means for others.
+/// The effect of an instruction on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// None.
     Nothing,
-    /// It waits a moment: PAUSE and its like, or `sched_yield`.
+    /// It pauses briefly: PAUSE and similar instructions, or `sched_yield`.
     Pause,
     /// Something happened.
     Progress,
 }
 
-/// What an instruction does to a value that comes round to it again.
+/// What an instruction does to a value that comes around to it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Hands it on.
@@ -56,16 +57,17 @@ pub enum Carry {
     Compute,
 }
 
-/// Registers that point into the own stack, and what else is known on the way to an instruction.
+/// Registers that point into the own stack, and other knowledge on the path to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownValues {
     /// The stack pointer.
     pub sp: Option<u64>,
-    /// The frame pointer, where `RBP` is one.
+    /// The frame pointer, if `RBP` is one.
     pub bp: Option<u64>,
     /// Bit n: register n points into the own stack.
     pub to_stack: u16,
-    /// What registers hold that got a constant or a pointer from a fixed place: numbers of system calls, functions.
+    /// Known contents of registers, from a constant or a pointer in a fixed place: numbers of system calls,
+    /// functions.
     pub values: [Option<u64>; 16],
 }
 
@@ -76,7 +78,7 @@ pub struct Step {
     pub instruction: Instruction,
     /// What it means for others.
     pub effect: Effect,
-    /// Places it reads, those of addresses included.
+    /// Places that it reads, including those of addresses.
     pub uses: Vec<Place>,
     /// Places that make up the address of its load.
     pub address_uses: Vec<Place>,
@@ -84,7 +86,7 @@ pub struct Step {
     pub defines: Vec<Place>,
     /// What it loads from memory that others may write to.
     pub load: Option<Address>,
-    /// What it does to a value that comes round.
+    /// What it does to a value that comes around.
     pub carry: Carry,
 }
 
@@ -96,7 +98,7 @@ pub fn number(register: Register) -> Option<u8> {
 
 fn reads(access: OpAccess) -> bool {
     use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite};
-    // A conditional write keeps the old value when it does not happen.
+    // A conditional write keeps the old value if it does not happen.
     matches!(access, Read | CondRead | ReadWrite | ReadCondWrite | CondWrite)
 }
 
@@ -106,7 +108,7 @@ fn writes(access: OpAccess) -> bool {
 }
 
 impl Step {
-    /// What `instruction` does, given what is `known` before it.
+    /// The effect of `instruction`, given what is `known` before it.
     pub fn of(instruction: Instruction, known: &KnownValues, factory: &mut InstructionInfoFactory) -> Step {
         let info = factory.info(&instruction);
         let mut step = Step {
@@ -169,7 +171,7 @@ impl Step {
                 displacement: memory.displacement(),
                 segment: memory.segment(),
             });
-            // A value that decides where the next one is loaded from is a chain of pointers.
+            // A value that determines the address of the next load is a chain of pointers.
             if self.carry == Carry::Copy {
                 self.carry = Carry::Compute;
             }
@@ -182,7 +184,7 @@ impl Step {
     }
 }
 
-/// Vector, mask, x87 and MMX registers: what numbers are computed in.
+/// Vector, mask, x87 and MMX registers: those for numeric computation.
 fn is_data(register: Register) -> bool {
     register.is_vector_register()
         || register.is_k()
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_trying_and_keeping_count_on_the_stack_are_not() {
+    fn looking_trying_and_counting_on_the_stack_are_not_progress() {
         assert_eq!(effect_of(&[0x8b, 0x07]), Effect::Nothing, "mov eax, [rdi]");
         assert_eq!(effect_of(&[0x87, 0x07]), Effect::Nothing, "xchg [rdi], eax");
         assert_eq!(effect_of(&[0xf0, 0x0f, 0xb1, 0x17]), Effect::Nothing, "lock cmpxchg [rdi], edx");
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_pointer_is_believed_only_where_it_is_one() {
+    fn a_frame_pointer_is_used_only_if_it_is_one() {
         let general = KnownValues { bp: None, ..STACK };
         assert_eq!(step(&[0x89, 0x45, 0xfc], &general).effect, Effect::Progress, "mov [rbp-4], eax");
         let pointing = KnownValues { to_stack: 1 << 7, ..STACK };
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_is_told_from_computing() {
+    fn counting_differs_from_computing() {
         let carry = |bytes: &[u8]| step(bytes, &STACK).carry;
         assert_eq!(carry(&[0xff, 0xc9]), Carry::Count, "dec ecx");
         assert_eq!(carry(&[0xd1, 0xe0]), Carry::Count, "shl eax, 1");

@@ -1,9 +1,10 @@
 //! From judged samples to spin time with an interval. Pure.
 //!
-//! Samples fall evenly on a task's time on a CPU, so the part of them that spins is the part of the time that does; the
-//! interval is Wilson's, which stays inside 0 to 1 and keeps its width at either end. Samples that could not be judged
-//! may have been either and widen the interval on both sides. Those that were passed over because they were alone where they
-//! were do so, too, but hardly spin: who does comes by the same few places again and again.
+//! Samples are spread evenly over a task's time on a CPU. So the spinning part of the samples is the spinning
+//! part of the time. The interval is Wilson's, which stays inside 0 to 1 and keeps its width at either end.
+//! Samples that could not be judged may be either, and widen the interval on both sides. Samples that were
+//! skipped because they were alone in their place do so, too, but hardly spin: a spinning task visits the
+//! same few places again and again.
 
 use super::outcome::Outcome;
 use corun_model::proportion::wilson;
@@ -21,7 +22,7 @@ pub struct LoopId {
     pub pauses: bool,
 }
 
-/// How samples in one loop went on.
+/// How samples in one loop continued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     stays: u64,
@@ -76,19 +77,20 @@ impl Tally {
     }
 }
 
-/// What is expected of samples in a loop that have yet to look.
+/// The expectation for samples in a loop that have yet to look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Staying {
-    /// The part that stays, of those anywhere.
+    /// The fraction that stays, of those anywhere.
     open: f64,
-    /// The part that stays, of those behind a PAUSE.
+    /// The fraction that stays, of those after a PAUSE.
     paused: f64,
 }
 
-/// How many of the samples that have yet to look will stay, by loop: as many as of those that have looked. Those behind
-/// a PAUSE count as having looked, unless as many are about to leave: who waits leaves once after many a PAUSE, but a
-/// compiler may have put the PAUSE before the first look. Where none has looked, a loop that pauses was passed and not
-/// waited in: a PAUSE takes longer than the rest of its loop.
+/// The number of samples that have yet to look and will stay, by loop: the same fraction as of those that
+/// have looked. Samples after a PAUSE count as having looked, unless as many are about to leave. A waiting
+/// thread leaves once after many PAUSEs, but a compiler may have put the PAUSE before the first look. If no
+/// sample has looked, a loop with a PAUSE was passed rather than waited in: a PAUSE takes longer than the
+/// rest of its loop.
 pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<LoopId, Staying> {
     let mut sums: BTreeMap<LoopId, Outcomes> = BTreeMap::new();
     for (id, outcomes) in tallies.into_iter().flat_map(|t| &t.waits) {
@@ -110,7 +112,7 @@ pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<Loo
     sums.into_iter().map(|(id, sum)| (id, expected(id, sum))).collect()
 }
 
-/// What samples say of a time on a CPU.
+/// The result of the samples for a time on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
     spinning: f64,
@@ -157,7 +159,7 @@ impl Counted {
         self.judged > 0
     }
 
-    /// Spin time of a task that was on a CPU for `on_cpu_ns`; `None` when no sample of it was judged.
+    /// Spin time of a task that was on a CPU for `on_cpu_ns`; `None` if no sample of it was judged.
     pub fn estimate(self, on_cpu_ns: u64) -> Option<SpinEstimate> {
         if !self.is_known() {
             return None;
@@ -178,10 +180,9 @@ impl Counted {
         })
     }
 
-    /// Spin time of a task of which there is no sample, beside siblings that these are of. The best guess is that it
-    /// does as they do; if there are none of them either, nothing has run long enough to be seen, and the guess is
-    /// none. All that is certain is that it lies between nothing and everything. `None` when there were samples and not
-    /// one could be judged.
+    /// Spin time of a task without samples, given those of its siblings. The best guess is that it behaves
+    /// like them. If they have none either, nothing has run long enough to be seen, and the guess is zero.
+    /// The interval is from nothing to everything. `None` if there were samples and not one could be judged.
     pub fn estimate_of_sibling(self, on_cpu_ns: u64) -> Option<SpinEstimate> {
         let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Samples);
         let (spin_ns, system_ns) = match self.estimate(on_cpu_ns) {
@@ -217,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_have_yet_to_look_are_shared_out_as_those_that_looked() {
+    fn samples_that_have_yet_to_look_are_divided_like_those_that_looked() {
         assert_eq!(share(&tally(0, 30, 10, 60)), 0.75);
         assert_eq!(share(&tally(50, 0, 20, 30)), 0.0, "a lock that was always free");
         assert_eq!(share(&tally(50, 0, 0, 50)), 0.5, "nothing contradicts");
     }
 
     #[test]
-    fn time_in_the_kernel_is_as_large_a_part_as_its_samples_are_of_all_whether_judged_or_not() {
+    fn time_in_the_kernel_has_the_share_of_its_samples_among_all_judged_or_not() {
         let mut t = tally(60, 20, 0, 0);
         (0..20).for_each(|_| t.unjudged());
         (0..30).for_each(|_| t.in_kernel());
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_pauses_is_waited_in_only_if_somebody_is_found_at_the_pause() {
+    fn a_loop_with_a_pause_counts_as_waiting_only_if_a_sample_is_found_at_the_pause() {
         let id = LoopId { pid: 1, at: 0x1000, pauses: true };
         let of = |outcomes: &[Outcome]| {
             let mut tally = Tally::default();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_siblings_saw_of_a_loop_counts_for_a_task_that_saw_little_of_it() {
+    fn siblings_samples_of_a_loop_count_for_a_task_that_saw_little_of_it() {
         let (much, little) = (tally(0, 99, 1, 0), tally(0, 0, 0, 10));
         let known = staying([&much, &little]);
         let counted = Counted::of(&little, &known);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_judged_widens_the_interval_on_both_sides() {
+    fn samples_that_could_not_be_judged_widen_the_interval_on_both_sides() {
         let mut t = tally(500, 500, 0, 0);
         let sure = Counted::of(&t, &BTreeMap::new()).estimate(1_000_000).unwrap();
         t.unjudged = 1000;
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_passed_over_alone_in_its_place_is_not_taken_to_have_spun_but_may_have() {
+    fn a_sample_skipped_alone_in_its_place_is_not_assumed_to_spin_but_may_have() {
         let mut t = tally(500, 500, 0, 0);
         (0..1000).for_each(|_| t.passed_over());
         let found = Counted::of(&t, &BTreeMap::new()).estimate(1_000_000).unwrap();
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sample_there_is_no_estimate_and_a_siblings_is_worth_nothing_certain() {
+    fn without_a_sample_there_is_no_estimate_and_a_siblings_gives_no_certainty() {
         let none = Counted::of(&Tally { unjudged: 9, ..Tally::default() }, &BTreeMap::new());
         assert_eq!((none.estimate(1000), none.estimate_of_sibling(1000)), (None, None));
         let sibling = Counted::of(&tally(50, 50, 0, 0), &BTreeMap::new()).estimate_of_sibling(1000).unwrap();

@@ -1,25 +1,30 @@
 //! Is the sampled instruction part of a loop that only waits?
 //!
-//! A task spins while there is a way from the sampled instruction back to itself that makes no progress, and that would
-//! be taken again and again unless somebody else changed memory. In steps:
+//! A task spins while there is a path from the sampled instruction back to itself that makes no progress, and
+//! that would be repeated unless somebody else changed memory. The steps:
 //!
-//! 1. Take out every instruction that makes progress by itself (`step.rs`). If no way leads back, it is no wait.
-//! 2. If every way back passes a PAUSE or a `sched_yield`, it is a wait: compilers never emit either unasked.
-//! 3. Take out what shows progress only over iterations (`chains.rs`): a value that is computed on, an address that
-//!    moves, a retry that ends by itself. Begin again, until nothing changes.
-//! 4. What is left is a wait if it can end through what it reads from memory at an address that stays.
-//! 5. A wait may lie in a loop that gets on (for each thread: wait until it is ready): if the whole is none, the same is
-//!    asked of the ways back on which nothing that comes round changes, and of the shortest way back alone.
-//! 6. A second look at what was just read (a sequence lock's: the vDSO's clocks) hardly ever leads back: if there is one, the
-//!    same is asked as if it never did. So who reads the clock in every turn of a wait waits there, too.
+//! 1. Remove every instruction that makes progress by itself (`step.rs`). If no path leads back, it is no
+//!    wait.
+//! 2. 2. If every path back passes a PAUSE or a `sched_yield`, it is a wait: compilers never emit either
+//!    unasked.
+//! 3. Remove instructions that show progress only over iterations (`chains.rs`): a value that is computed
+//!    further, an address that moves, a retry that ends by itself. Repeat until nothing changes.
+//! 4. The rest is a wait if it can end through a read from memory at an address that does not move.
+//! 5. A wait may lie in a loop that makes progress (for each thread: wait until it is ready). If the whole
+//!    loop is no wait, the paths back are examined on which nothing that comes around changes, and then the
+//!    shortest path back alone.
+//! 6. A second look at a value just read (a sequence lock's, as in the vDSO's clocks) hardly ever leads back.
+//!    If there is one, the same test is made as if it never did. So a wait that reads the clock in every turn
+//!    counts as a wait there, too.
 //!
-//! This is the software form of what spin detectors in hardware ask (no change of state from one backward branch to the
-//! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
+//! This is the software form of the test in hardware spin detectors (no change of state from one backward
+//! branch to the next), and of the "spinning read loop" of race detectors. Counters of iterations and
+//! back-off may change.
 //!
-//! Limits: a loop that waits and stores outside its stack (statistics, a queue of helpers' work it polls), or that asks
-//! through a function pointer or many small functions (unoptimised C++ or Rust), is taken for useful. A loop that counts in
-//! a register until a flag is set (`while (!stop) n++;`) cannot be told from one that waits for the flag, and is taken for a
-//! wait.
+//! Limits: some waits count as useful: loops that store outside their stack (statistics, a queue of helpers'
+//! work), and loops that poll through a function pointer or many small functions (unoptimized C++ or Rust). A
+//! loop that counts in a register until a flag is set (`while (!stop) n++;`) looks like a wait for the flag,
+//! and counts as one.
 
 use super::chains::Chains;
 use super::flow::Flow;
@@ -27,10 +32,11 @@ use super::step::{Carry, Effect};
 use iced_x86::{FlowControl, Instruction};
 use std::collections::VecDeque;
 
-/// A loop that only waits, as much of it as the outcome of a sample needs. The first turn is the sampled instruction.
+/// A loop that only waits, as far as the outcome of a sample needs it. The first turn is the sampled
+/// instruction.
 #[derive(Clone, Debug)]
 pub struct WaitLoop {
-    /// Its lowest address: what samples in the same loop have in common.
+    /// Its lowest address: samples in the same loop have it in common.
     pub at: u64,
     /// Its instructions.
     pub turns: Vec<Turn>,
@@ -50,22 +56,23 @@ pub struct Turn {
     pub instruction: Instruction,
     /// Whether it waits a moment.
     pub pauses: bool,
-    /// What comes next; `None` where that is outside.
+    /// The next instruction; `None` if that is outside.
     pub falls_to: Option<usize>,
-    /// Where the jump goes; `None` where that is outside.
+    /// The target of the jump; `None` if that is outside.
     pub jumps_to: Option<usize>,
 }
 
-/// What the code around a sample is.
+/// The verdict on the code around a sample.
 #[derive(Clone, Debug)]
 pub enum Around {
     /// A loop that waits.
     Wait(WaitLoop),
-    /// Not in itself, but it can return without having made progress: the caller may wait.
+    /// Not in itself, but it can return without progress: the caller may wait.
     Returns,
     /// Code that gets on.
     Work {
-        /// Other instructions that do: those that every way round passes together with this one.
+        /// Other instructions with the same verdict: those that every path around passes together with this
+        /// one.
         likewise: Vec<u64>,
     },
 }
@@ -96,18 +103,19 @@ pub fn around(flow: &Flow) -> Around {
     }
 }
 
-/// What is learnt of a loop that is no wait as a whole.
+/// What is learned about a loop that is no wait as a whole.
 struct Learnt {
     /// Nodes that may be part of a wait in an inner loop: they would not leave if nobody interfered.
     within: Vec<bool>,
-    /// Nodes through which no value comes round that changes.
+    /// Nodes through which no changing value comes around.
     still: Vec<bool>,
-    /// Ways back that are taken only when somebody has changed what was just read.
+    /// Back edges that are taken only if somebody has changed a value just read.
     rereads: Vec<(usize, usize)>,
 }
 
 impl Learnt {
-    /// At first: whoever tries in an inner loop may as well get on in the outer one (compare and exchange until it holds).
+    /// At first: a try in an inner loop may make progress in the outer one (compare and exchange until it
+    /// succeeds).
     fn of(flow: &Flow, open: &[bool]) -> Learnt {
         let nodes = flow.nodes.iter().zip(open);
         let within: Vec<bool> = nodes.map(|(n, open)| *open && n.step.carry != Carry::Try).collect();
@@ -115,8 +123,8 @@ impl Learnt {
     }
 }
 
-/// The addresses of the instructions before and behind the first node that follow each other without a branch inside the loop;
-/// not beyond calls, where an address is not all that a node is.
+/// The addresses of the instructions before and after the first node that follow each other without a branch
+/// inside the loop. It does not go beyond calls, where a node is more than an address.
 fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
     let n = flow.nodes.len();
     let before = before(flow, inside);
@@ -147,7 +155,8 @@ fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
     both.into_iter().map(|node| flow.nodes[node].step.instruction.ip()).collect()
 }
 
-/// The wait around the first node among those that are `open`; afterwards these are without what makes progress.
+/// The wait around the first node among those that are `open`; afterwards these exclude everything that makes
+/// progress.
 fn wait(flow: &Flow, open: &mut [bool], learnt: &mut Learnt) -> Option<WaitLoop> {
     while let Some(inside) = ring(flow, open) {
         let unpaused: Vec<bool> =
@@ -168,7 +177,7 @@ fn wait(flow: &Flow, open: &mut [bool], learnt: &mut Learnt) -> Option<WaitLoop>
     None
 }
 
-/// The shortest way from the first node back to it through `open` nodes.
+/// The shortest path from the first node back to it through `open` nodes.
 fn shortest_ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
     let mut from = vec![None; flow.nodes.len()];
     let mut to_do = VecDeque::from([0]);
@@ -188,12 +197,12 @@ fn shortest_ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
     Some(inside)
 }
 
-/// Everything that can be reached from the first node through `open` nodes, itself only if a way leads back.
+/// All nodes that can be reached from the first node through `open` nodes; itself only if a path leads back.
 fn ahead(flow: &Flow, open: &[bool]) -> Vec<bool> {
     reach(flow.nodes.len(), |node, to_do| to_do.extend(flow.nodes[node].next().filter(|&next| open[next])))
 }
 
-/// Everything on a way from the first node back to it through `open` nodes; `None` when there is no such way.
+/// All nodes on a path from the first node back to it through `open` nodes; `None` if there is no such path.
 fn ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
     if !*open.first()? {
         return None;
@@ -216,7 +225,7 @@ fn before(flow: &Flow, open: &[bool]) -> Vec<Vec<usize>> {
     before
 }
 
-/// Everything that can be reached from the first node, itself only if a way leads back.
+/// All nodes that can be reached from the first node; itself only if a path leads back.
 fn reach(n: usize, next: impl Fn(usize, &mut Vec<usize>)) -> Vec<bool> {
     let mut seen = vec![false; n];
     let mut to_do = Vec::with_capacity(n);

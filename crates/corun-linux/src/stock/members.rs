@@ -1,10 +1,10 @@
-//! Who belongs to a tenant, from the last observation to the processes that live now.
+//! The members of a tenant, from the last observation to the processes that live now.
 //!
-//! An observation names a tenant's tasks as they were at its end. Between then and an action tasks end, numbers are
-//! used again and processes fork. So a task that is younger than the observation is not taken for the one that was
-//! seen, and a process that nobody has seen yet belongs to its parent's tenant as long as it is where that is: whatever it
-//! does where the tenant is a process with its descendants, in the process group where it is one, else in its cgroups. Of
-//! a process group it is a member whoever its parent is by now.
+//! An observation names a tenant's tasks at its end. Between then and an action, tasks end, numbers are
+//! reused and processes fork. So a task that is younger than the observation is not the observed one. A
+//! process that nobody has seen yet belongs to its parent's tenant under a condition that depends on the
+//! tenant: none if the tenant is a process with its descendants; the same process group if it is one;
+//! otherwise the same cgroups. A process in a process group is a member whatever its parent is now.
 
 use crate::cgroup::Membership;
 use crate::clock;
@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) task: Task,
-    /// A thread of it that lives: its cgroup is that of the process, and with it the process is moved. That of a first thread
-    /// that has ended stays where it was then.
+    /// A live thread of it: its cgroup is that of the process, and moving it moves the process. The cgroup of
+    /// a first thread that has ended stays as it was then.
     pub(super) through: u32,
     pub(super) comm: String,
-    /// Whether it is stopped by somebody else's signal.
+    /// Whether somebody else's signal has stopped it.
     pub(super) stopped: bool,
 }
 
@@ -47,11 +47,11 @@ impl Process {
 pub(super) struct Members {
     root: Root,
     tenants: BTreeMap<TenantId, Tenant>,
-    /// In the order of ids, as observations have them.
+    /// In the order of ids, as in observations.
     tasks: Vec<(TaskId, TenantId)>,
     /// When they were learnt, after boot.
     learnt_ns: u64,
-    /// The process of each task, as far as somebody asked.
+    /// The process of each task, as far as it was needed.
     process_of: BTreeMap<u32, u32>,
 }
 
@@ -66,7 +66,7 @@ impl Members {
         }
     }
 
-    /// Takes an observation in and returns the tenants that have tasks which the one before did not have.
+    /// Takes in an observation and returns the tenants with tasks that the previous one did not have.
     pub(super) fn learn(&mut self, seen: &Observation) -> BTreeSet<TenantId> {
         self.tenants = seen.tenants.iter().map(|t| (t.id, t.clone())).collect();
         let before = std::mem::take(&mut self.tasks);
@@ -102,7 +102,7 @@ impl Members {
         self.tasks.iter().filter(move |(_, of)| *of == tenant).map(|(id, _)| id.0)
     }
 
-    /// A task that was seen and still lives.
+    /// A task that was seen and is alive.
     pub(super) fn task(&mut self, tid: u32) -> Option<Task> {
         let pid = self.process(tid)?;
         let stat = procfs::process_stat(&self.root, tid).ok().filter(|s| !s.is_dead())?;
@@ -129,7 +129,7 @@ impl Members {
         tids.into_iter().filter_map(|tid| self.process(tid)).collect()
     }
 
-    /// The processes of a tenant that live now, forks since the last observation included.
+    /// The live processes of a tenant, including forks since the last observation.
     pub(super) fn processes_of(&mut self, tenant: TenantId) -> Vec<Process> {
         let pids = self.observed_of(tenant);
         let live = |pid: u32| procfs::process_stat(&self.root, pid).ok().filter(|s| !s.has_ended());
@@ -147,7 +147,7 @@ impl Members {
         let key = self.tenants.get(&tenant).map(|t| t.key.clone()).unwrap_or_default();
         let pgid: Option<u32> = key.strip_prefix("pgid:").and_then(|pgid| pgid.parse().ok());
         let is_family = key.starts_with("pid:");
-        // A child may have a lower PID than its parent: until nobody joins any more.
+        // A child may have a lower PID than its parent, so repeat until nobody joins any more.
         loop {
             let before = found.len();
             for (pid, stat) in unseen.iter().filter(|(_, stat)| !stat.is_kernel) {
@@ -165,13 +165,13 @@ impl Members {
         }
     }
 
-    /// Whether two processes are in the same cgroups, as far as can be told.
+    /// Whether two processes are in the same cgroups, as far as can be determined.
     fn is_where(&self, pid: u32, other: u32) -> bool {
         let [a, b] = [pid, other].map(|pid| Membership::read(&self.root, format!("/proc/{pid}")).ok());
         a.is_some() && a == b
     }
 
-    /// Another tenant that this process has tasks of; `None` when nobody knows of one.
+    /// Another tenant that this process has tasks of; `None` if none is known.
     pub(super) fn other_tenant_of(&mut self, pid: u32, tenant: TenantId) -> Option<&Tenant> {
         let tids = procfs::tasks(&self.root, pid).ok()?;
         let mine = self.tenants.get(&tenant)?;

@@ -1,4 +1,4 @@
-//! The stock backend: the five knobs with what every kernel from 5.15 on has. No sched_ext, no module, no BPF.
+//! The stock backend: the five knobs with what every kernel has since 5.15. No sched_ext, no module, no BPF.
 //!
 //! | file | does |
 //! | --- | --- |
@@ -9,10 +9,10 @@
 //! | `refusal` | why not |
 //! | here | [`StockBackend`]: which action goes where, who is protected, undo |
 //!
-//! The backend turns nothing before a supervisor watches over it ([`crate::supervisor`]), which it starts with its first
-//! action. While anything is in force its thread is SCHED_FIFO: a controller that competes with 128 thawed spinners was
-//! measured to need 450 ms for the next write, and one that competes is late with its heartbeats. What it does then is
-//! bounded: a write per cgroup or a signal per process, and an observation.
+//! The backend sets nothing before a supervisor watches over it ([`crate::supervisor`]), which it starts with
+//! its first action. While anything is in force, its thread is SCHED_FIFO. A controller that competed with
+//! 128 thawed spinners needed 450 ms for the next write in a measurement, and its heartbeats would be late.
+//! Its work at that priority is bounded: a write per cgroup or a signal per process, and an observation.
 
 mod members;
 mod parking;
@@ -39,26 +39,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use tasks::Tasks;
 
-/// The controller's priority while anything is in force: the lowest that is above everybody fair.
+/// The controller's priority while anything is in force: the lowest one above every fair task.
 const PRIORITY: u32 = 1;
 
-/// Whose tenants may be touched at all.
+/// The tenants that may be touched at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everybody who is not protected.
     All,
-    /// Tenants that have one of these names or keys (`nginx.service`, `pgid:1234`), or a process with one of these PIDs.
+    /// Tenants with one of these names or keys (`nginx.service`, `pgid:1234`), or with a process that has one
+    /// of these PIDs.
     Only(Vec<String>),
 }
 
-/// What the stock backend may do, and with whom.
+/// What the stock backend may do, and to which tenants.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Whose tenants may be touched.
     pub scope: Scope,
-    /// Names, keys or PIDs that may not be (`--protect`).
+    /// Names, keys or PIDs that may not be touched (`--protect`).
     pub protect: Vec<String>,
-    /// Whether the controller may be real-time while anything is in force; without, thawing many spinners takes long.
+    /// Whether the controller may be real-time while anything is in force; otherwise, thawing many spinners
+    /// takes long.
     pub real_time: bool,
     /// The journal and the supervisor.
     pub supervisor: supervisor::Options,
@@ -75,7 +77,7 @@ impl Default for Options {
     }
 }
 
-/// The stock backend. Dropped, it restores everything.
+/// The stock backend. Dropping it restores everything.
 #[derive(Debug)]
 pub struct StockBackend {
     root: Root,
@@ -83,17 +85,17 @@ pub struct StockBackend {
     protection: Protection,
     online: Vec<CpuId>,
     members: Members,
-    /// Whether a tenant is in scope, as far as somebody asked since it last grew.
+    /// Whether a tenant is in scope, cached since it last grew.
     in_scope: BTreeMap<TenantId, bool>,
-    /// Why one of its processes may not be touched, as far as somebody asked since the tenant last grew.
+    /// Why one of its processes may not be touched, cached since the tenant last grew.
     guarded: BTreeMap<TenantId, Option<Protected>>,
     parkings: Parkings,
     tasks: Tasks,
     weights: weights::Changed,
     supervised: Option<Supervised>,
-    /// What this thread was before it became real-time.
+    /// The attributes of this thread before it became real-time.
     fair: Option<Attributes>,
-    /// Why it is not real-time where it should be.
+    /// Why it is not real-time although it should be.
     not_real_time: Option<NoRealTime>,
     /// Why everything has been restored and nothing can be changed any more.
     lost: Option<String>,
@@ -124,11 +126,11 @@ impl StockBackend {
     /// Starts the supervisor now rather than with the first action.
     ///
     /// # Errors
-    /// [`HostError::Failed`] when another controller runs, or the supervisor cannot be started.
+    /// [`HostError::Failed`] if another controller runs, or the supervisor cannot be started.
     pub fn arm(&mut self) -> Result<(), HostError> {
         let started = self.start_supervisor().map(|_| ());
         started.map_err(|why| HostError::Failed { what: "taking control".into(), why })?;
-        // Whether it may be is to be known before anybody waits for it.
+        // Find out whether it may be real-time before anybody waits for it.
         self.be_real_time();
         self.be_fair();
         Ok(())
@@ -144,7 +146,7 @@ impl StockBackend {
         self.supervised.as_ref().map_or(0, |s| s.restored().undone)
     }
 
-    /// Whether the controller competes with those it thaws, and why; `None` while it does not.
+    /// Whether the controller competes with the tasks that it thaws, and why; `None` while it does not.
     pub fn not_real_time(&self) -> Option<&NoRealTime> {
         self.not_real_time.as_ref()
     }
@@ -157,7 +159,7 @@ impl StockBackend {
             let started =
                 Supervised::start(&self.root, &self.options.supervisor).map_err(|e| e.to_string())?;
             self.protection.add(started.pid());
-            // A page fault while somebody is parked may wait for whoever is parked.
+            // A page fault while a tenant is parked may have to wait for that tenant.
             let _ = sched::lock_memory();
             self.supervised = Some(started);
         }
@@ -181,7 +183,8 @@ impl StockBackend {
         Ok(())
     }
 
-    /// Checks that a tenant may be touched as a whole, by what it is and by each of its processes: for another backend.
+    /// Checks that a tenant may be touched as a whole, according to its own identity and to each of its
+    /// processes: for another backend.
     ///
     /// # Errors
     /// Why not.
@@ -190,7 +193,7 @@ impl StockBackend {
         self.guard_of(id).map_or(Ok(()), |protected| Err(Refusal::Protected(protected)))
     }
 
-    /// Whether a tenant is protected, by what it is or by one of its processes.
+    /// Whether a tenant is protected, by its own identity or by one of its processes.
     pub(crate) fn is_protected(&mut self, id: TenantId) -> bool {
         let as_a_whole = |tenant| self.protection.of_tenant(tenant).is_some();
         self.members.tenant(id).is_some_and(as_a_whole) || self.guard_of(id).is_some()
@@ -207,7 +210,7 @@ impl StockBackend {
         why
     }
 
-    /// The processes of a tenant that live now, forks since the last observation included.
+    /// The live processes of a tenant, including forks since the last observation.
     pub(crate) fn processes_now(&mut self, id: TenantId) -> Vec<u32> {
         self.members.processes_of(id).iter().map(|p| p.task.pid).collect()
     }
@@ -256,7 +259,7 @@ impl StockBackend {
         act(&mut self.parkings, &mut self.tasks, &mut self.weights, &mut means)
     }
 
-    /// A task that was seen, lives and may be touched.
+    /// A task that was seen, is alive and may be touched.
     fn known_task(&mut self, id: TaskId) -> Result<supervisor::undo::Task, Refusal> {
         let tenant = self.members.tenant_of(id).ok_or(Refusal::NoTask(id))?;
         self.may_touch(tenant)?;
@@ -305,8 +308,8 @@ impl StockBackend {
         }
     }
 
-    /// Parks a tenant, or what has joined one that is parked. One that may not be parked is not stopped in part: somebody
-    /// protected may have joined those who are stopped already.
+    /// Parks a tenant, or the new tasks of a parked one. A tenant that may not be parked is not left partly
+    /// stopped: a protected process may have joined the stopped ones.
     fn park(&mut self, tenant: TenantId) -> Result<(), Refusal> {
         self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means)).inspect_err(|_| {
             if self.parkings.knows(tenant) {
@@ -324,8 +327,8 @@ impl StockBackend {
         self.parkings.stopped().next().is_some() || self.tasks.any_changed() || !self.weights.is_empty()
     }
 
-    /// Forgets who has ended: a controller may run for weeks. What was changed of them is looked through only when the
-    /// journal has doubled, so that it costs in proportion to what was changed since.
+    /// Forgets tasks that have ended: a controller may run for weeks. Their changes are checked only when the
+    /// journal has doubled, so the cost is proportional to the changes made since.
     fn forget_gone(&mut self) {
         let Some(supervised) = &mut self.supervised else { return };
         let members = &self.members;
@@ -365,7 +368,7 @@ impl StockBackend {
         }
     }
 
-    /// Restores after the supervisor was lost; nothing more is changed from then on.
+    /// Restores after the supervisor was lost; after that, nothing is changed any more.
     fn give_up(&mut self, why: String) -> HostError {
         self.lost = Some(why.clone());
         match self.undo_all() {
@@ -418,12 +421,12 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
-        // They matter where they may have come into a cgroup that was somebody's own, or were born into one made for it.
+        // They matter if they may have come into a tenant's own cgroup, or were born into one made for it.
         let is_new = |id: &TenantId| self.parkings.has_cgroups() && self.members.tenant(*id).is_none();
         let newcomers: Vec<TenantId> = seen.tenants.iter().map(|t| t.id).filter(is_new).collect();
         let grown = self.members.learn(seen);
         self.forget_gone();
-        // Who was named by a process may come again when that has ended long since.
+        // A tenant that was named by a process may return long after that process has ended.
         let by_number = self.named_by_number().next().is_some();
         let is_here = |id: &TenantId| self.members.tenant(*id).is_some();
         self.in_scope.retain(|id, in_scope| is_here(id) || by_number && *in_scope);
@@ -441,19 +444,19 @@ impl Backend for StockBackend {
         let named_live = !grown.is_empty() && self.named_by_number().any(lives);
         for tenant in grown {
             self.parkings.has_grown(tenant);
-            // Who was named by a process stays named when that ends.
+            // A tenant that was named by a process stays named when that process ends.
             if named_live || self.in_scope.get(&tenant) != Some(&true) {
                 self.in_scope.remove(&tenant);
             }
             self.guarded.remove(&tenant);
             if self.parkings.is_parked(tenant) {
-                // Refused, it is not parked any more, as `parked` says.
+                // A tenant whose parking is refused is not parked any more, as `parked` shows.
                 let _ = self.park(tenant);
             }
         }
         if self.tasks.any_drawn() && self.beat().is_ok() {
             self.tasks.redraw(&self.root);
-            // Should nobody watch any more, this restores; the controller hears of it at its next heartbeat.
+            // If the supervisor has gone, this restores; the controller learns of it at its next heartbeat.
             let _ = self.beat();
         }
     }
@@ -463,7 +466,7 @@ impl Backend for StockBackend {
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
-        // Before the change: on a crowded machine the lease may end between its two heartbeats otherwise.
+        // Before the change: otherwise, on a crowded machine, the lease may end between its two heartbeats.
         if !matches!(action, Action::Unpark { .. }) {
             self.be_real_time();
         }
@@ -488,7 +491,7 @@ impl Backend for StockBackend {
             self.be_fair();
             return Ok(());
         };
-        // Also when nobody is parked: what is changed should not wait for whoever it slows down.
+        // Even if nobody is parked: the next change must not wait for tasks that it slows down.
         self.be_real_time();
         let restored = supervised.restore(&self.root);
         self.parkings.clear();
@@ -534,7 +537,7 @@ impl Backend for StockBackend {
 impl Drop for StockBackend {
     fn drop(&mut self) {
         if let Some(supervised) = self.supervised.take() {
-            // What cannot be undone stays in the journal, for the supervisor and for `--restore`.
+            // A change that cannot be undone stays in the journal, for the supervisor and for `--restore`.
             let _ = supervised.finish(&self.root);
         }
         self.be_fair();

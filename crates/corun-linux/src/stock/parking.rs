@@ -1,26 +1,29 @@
-//! Parking: stopping a tenant so that nothing of it runs, and nobody but it can tell.
+//! Parking: stopping a tenant so that none of it runs, and nobody else notices.
 //!
-//! Three ways, the best that its processes allow:
-//! 1. **Its own cgroup** is frozen, where the tenant is one of the freezer's tree (a container, unit, pod, Slurm step) and
-//!    nobody else is in it. One write; forks are born frozen.
-//! 2. **A transient cgroup** below the one that its processes are in (a command among others in a session, a subject
-//!    given by PIDs), made for it, frozen, and dissolved in the end. Chosen over signals because a frozen process
-//!    tells nobody: a stopped one sends its parent SIGCHLD, a shell takes the terminal away from it, `sudo` stops
-//!    itself, launchers report it; and a signal per process races with forks. Processes are moved once, at the first
-//!    park, not at each. What the tenant starts from then on is born into the transient cgroup and is parked with it,
-//!    also when it becomes a command of another name; but who is protected is set free as soon as it is seen.
-//! 3. **SIGSTOP and SIGCONT** to each process, where no cgroup can be made: no tree, no permission, or the children
-//!    of the cgroup would have controllers of their own. Looked through again until nobody new is found. Refused for
-//!    the foreground job of a terminal, which its shell would take for suspended.
+//! There are three ways; the best that its processes allow is used:
+//! 1. **Its own cgroup** is frozen, if the tenant is a cgroup in the freezer's tree (a container, unit, pod,
+//!    Slurm step) and nobody else is in it. One write; forks are born frozen.
+//! 2. **A transient cgroup** below its processes' present one (for a command among others in a session, or a
+//!    subject given by PIDs) is made for it, frozen, and dissolved in the end. It is better than signals
+//!    because nobody notices that a process is frozen. A stopped process sends its parent SIGCHLD, a shell
+//!    takes the terminal away from it, `sudo` stops itself, launchers report it. And a signal per process
+//!    races with forks. Processes are moved once, at the first park, not at each. New children of the tenant
+//!    are born into the transient cgroup and are parked with it, even if they become a command with another
+//!    name. But a protected process is released as soon as it is seen.
+//! 3. **SIGSTOP and SIGCONT** to each process, if no cgroup can be made: there is no tree, no permission, or
+//!    the children of the cgroup would have controllers of their own. The processes are scanned again until
+//!    no new one is found. This is refused for the foreground job of a terminal, because its shell would
+//!    consider it suspended.
 //!
-//! A cgroup that was frozen before, and a process that was stopped before, are left as they are.
+//! A cgroup that was already frozen, and a process that was already stopped, are left as they are.
 //!
-//! What the kernel does with the share of who was parked: a frozen task goes to sleep, and sleep earns no credit. Since
-//! Linux 6.6 (EEVDF) a task that leaves the run queue keeps its **lag**, what it was owed or had too much, bounded by
-//! about two slices, and is placed with it when it comes back; before (CFS), it was placed no further back than half a
-//! scheduling period. So after a window everybody competes as before it, and nobody makes up for the time parked: those
-//! that ran meanwhile have gained it once and for all, which is what the budget of dedicated windows bounds. PACT'16 §2.3
-//! gets the same by not debiting credits in its dedicated mode. The test
+//! What the kernel does with the share of a parked task: a frozen task goes to sleep, and sleep earns no
+//! credit. Since Linux 6.6 (EEVDF), a task that leaves the run queue keeps its **lag**: the time that it was
+//! owed or had too much, bounded by about two slices. It is placed with that lag when it comes back. Before
+//! (CFS), it was placed at most half a scheduling period back. So after a window everybody competes as
+//! before, and nobody makes up for the parked time. The tasks that ran meanwhile have gained it for good,
+//! which is what the budget of dedicated windows bounds. PACT'16 §2.3 achieves the same by not debiting
+//! credits in its dedicated mode. The test
 //! `after_windows_the_parked_have_the_fair_share_that_they_had_before` measures it.
 
 use super::members::{Members, Process};
@@ -38,8 +41,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often a tenant's processes are looked through at most, should it fork faster than it is moved. Who is left then is
-/// found by the next observation.
+/// The most scans of a tenant's processes, in case it forks faster than it is moved. The next observation
+/// finds the rest.
 const LOOKS: usize = 10;
 
 /// Whether a tenant is stopped.
@@ -48,25 +51,25 @@ enum State {
     /// Nothing of it is.
     #[default]
     Running,
-    /// It is, and so shall be whoever joins it.
+    /// It is parked, and new members are to be parked, too.
     Parked,
-    /// It should not be any more, but could not be let go.
+    /// It should run, but could not be released.
     Held,
 }
 
-/// How a tenant is, or can be, stopped.
+/// How a tenant is stopped, or can be.
 #[derive(Debug, Default)]
 struct Parking {
     state: State,
-    /// Whether its processes have to be looked through before the next park.
+    /// Whether its processes have to be scanned before the next park.
     stale: bool,
-    /// Whether somebody else has come to a cgroup that was its own.
+    /// Whether somebody else has entered a cgroup that was its own.
     has_company: bool,
-    /// Its own cgroups; without an entry, one that somebody else has frozen.
+    /// Its own cgroups; one without an entry was frozen by somebody else.
     own: BTreeMap<PathBuf, Option<Entry>>,
-    /// Its transient cgroups, by the cgroup they are in.
+    /// Its transient cgroups, by their parents.
     transient: BTreeMap<PathBuf, (PathBuf, Entry)>,
-    /// Processes to be stopped by signal: whether they are, by us.
+    /// Processes to be stopped by signal, and whether corun has stopped them.
     signalled: BTreeMap<Task, Option<Entry>>,
 }
 
@@ -96,14 +99,14 @@ impl Parkings {
         freezer::tree(self.cgroups.as_ref()?)
     }
 
-    /// The cgroup of a process in the freezer's tree; `None` when it has gone or is in none.
+    /// The cgroup of a process in the freezer's tree; `None` if the process has gone or is in none.
     fn folder_of(&self, pid: u32, root: &Root) -> Option<PathBuf> {
         let membership = Membership::read(root, format!("/proc/{pid}")).ok()?;
         let tree = self.tree()?;
         tree.folder(membership.in_tree(tree)?)
     }
 
-    /// Who is stopped, wanted so or not.
+    /// The stopped tenants, intended or not.
     pub(super) fn stopped(&self) -> impl Iterator<Item = TenantId> + '_ {
         self.tenants.iter().filter(|(_, p)| p.state != State::Running).map(|(id, _)| *id)
     }
@@ -117,25 +120,25 @@ impl Parkings {
         self.tenants.get(&tenant).is_some_and(|p| p.state == State::Parked)
     }
 
-    /// Whether a tenant was parked or made ready for it: only then can anything of it be stopped.
+    /// Whether a tenant was parked or prepared for it: only then can any of it be stopped.
     pub(super) fn knows(&self, tenant: TenantId) -> bool {
         self.tenants.contains_key(&tenant)
     }
 
-    /// Tenants whose stopping is by signals and so has to be repeated for what forked.
+    /// Tenants that are stopped by signals, which have to be repeated for forked processes.
     pub(super) fn by_signals(&self) -> Vec<TenantId> {
         let signals = |p: &&Parking| p.state == State::Parked && !p.signalled.is_empty();
         self.tenants.iter().filter(|(_, p)| signals(p)).map(|(id, _)| *id).collect()
     }
 
-    /// Says that a tenant has tasks that were not there before.
+    /// Notes that a tenant has new tasks.
     pub(super) fn has_grown(&mut self, tenant: TenantId) {
         if let Some(p) = self.tenants.get_mut(&tenant) {
             p.stale = true;
         }
     }
 
-    /// Says that a process of a tenant came that was not there before: what was another's cgroup alone may not be any more.
+    /// Notes that a tenant has a new process: a cgroup that belonged to one tenant alone may not any more.
     pub(super) fn has_company(&mut self, pid: u32, root: &Root) {
         let Some(folder) = self.folder_of(pid, root) else { return };
         for parking in self.tenants.values_mut() {
@@ -143,8 +146,8 @@ impl Parkings {
         }
     }
 
-    /// Gives a process back to the cgroup that it would be in without us, should it have been born into a transient one. Of who
-    /// has gone nothing is left to do.
+    /// Returns a process to the cgroup that it would be in without corun, if it was born into a transient
+    /// one. For a process that has gone, nothing remains to do.
     pub(super) fn set_free(&self, pid: u32, root: &Root) {
         let Some(folder) = self.folder_of(pid, root) else { return };
         let made = |folder: &Path| {
@@ -155,7 +158,7 @@ impl Parkings {
         }
     }
 
-    /// Whether anybody has a cgroup of its own, or a transient one.
+    /// Whether any tenant has a cgroup of its own, or a transient one.
     pub(super) fn has_cgroups(&self) -> bool {
         self.tenants.values().any(|p| !p.own.is_empty() || !p.transient.is_empty())
     }
@@ -165,13 +168,13 @@ impl Parkings {
         self.tenants.clear();
     }
 
-    /// Forgets who has ended, and takes away the transient cgroups that were made for them.
+    /// Forgets tenants that have ended, and removes the transient cgroups that were made for them.
     pub(super) fn forget_gone(&mut self, living: &BTreeSet<TenantId>, supervised: &mut Supervised) {
         self.tenants.retain(|tenant, parking| {
             if parking.state != State::Running || living.contains(tenant) {
                 return true;
             }
-            // With a process in it that nobody has seen yet, a cgroup cannot be removed.
+            // A cgroup with a process that nobody has seen yet cannot be removed.
             parking.transient.retain(|_, (folder, entry)| {
                 let is_gone = match std::fs::remove_dir(folder) {
                     Ok(()) => true,
@@ -186,7 +189,7 @@ impl Parkings {
         });
     }
 
-    /// Makes ready to stop a tenant without stopping it: what takes milliseconds is done here.
+    /// Prepares to stop a tenant without stopping it: the slow part (milliseconds) is done here.
     pub(super) fn prepare(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         let is_ready = |p: &Parking| !p.stale && !p.has_company && p.signalled.is_empty();
         if self.tenants.get(&tenant).is_some_and(is_ready) {
@@ -194,7 +197,7 @@ impl Parkings {
         }
         let mut parking = self.tenants.remove(&tenant).unwrap_or_default();
         if parking.has_company {
-            // Which cgroups are its own is found out anew; those that are frozen stay as long as they are.
+            // Finds out again which cgroups are its own; frozen ones stay as long as they are frozen.
             parking.own.retain(|_, entry| entry.is_some());
             parking.has_company = !parking.own.is_empty();
         }
@@ -204,8 +207,8 @@ impl Parkings {
         done
     }
 
-    /// Finds the way to stop every process of a tenant. Whoever forks before it is moved leaves a child behind: they are
-    /// looked through again until nobody new is found.
+    /// Finds the way to stop every process of a tenant. A process that forks before it is moved leaves a
+    /// child behind, so they are scanned again until no new one is found.
     fn hold_all(
         &mut self,
         tenant: TenantId,
@@ -234,7 +237,7 @@ impl Parkings {
         Ok(())
     }
 
-    /// Finds the way to stop one process of a tenant; whether it had none yet.
+    /// Finds the way to stop one process of a tenant; returns whether it had none yet.
     fn hold(
         &mut self,
         tenant: TenantId,
@@ -263,7 +266,7 @@ impl Parkings {
             parking.own.insert(own, None);
             return Ok(true);
         }
-        // One that is in another tenant's transient cgroup goes beside that, not into it.
+        // A process in another tenant's transient cgroup goes next to that, not into it.
         let transient = folder.ancestors().find(|f| freezer::is_transient(f)).and_then(Path::parent);
         let parent = transient.unwrap_or(&folder).to_owned();
         match self.enclose(&parent, process.through, parking, means)? {
@@ -273,7 +276,7 @@ impl Parkings {
         }
     }
 
-    /// The outermost cgroup that is the tenant's, when nobody else has a process in it.
+    /// The outermost cgroup that is the tenant's, if nobody else has a process in it.
     fn own_cgroup(&self, tenant: TenantId, key: &str, path: &str, means: &mut Means) -> Option<PathBuf> {
         let (cgroups, tree) = (self.cgroups.as_ref()?, self.tree()?);
         let own = naming::own_part(path, key)?;
@@ -286,8 +289,8 @@ impl Parkings {
         (!pids.iter().any(is_alien) && freezer::is_frozen(&folder).is_ok()).then_some(folder)
     }
 
-    /// Moves a process, given by a thread that lives, into the tenant's transient cgroup below `parent`. The inner error is
-    /// the kernel's.
+    /// Moves a process, given by a live thread, into the tenant's transient cgroup below `parent`. The inner
+    /// error is the kernel's.
     fn enclose(
         &mut self,
         parent: &Path,
@@ -319,9 +322,9 @@ impl Parkings {
         }
     }
 
-    /// Stops a tenant. Refused, it may be stopped in part.
+    /// Stops a tenant. If that is refused, the tenant may be partly stopped.
     pub(super) fn park(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
-        // Signals reach who was there; who forked meanwhile is found by looking again.
+        // Signals reach the processes that existed; a second look finds those that forked meanwhile.
         for _ in 0..LOOKS {
             self.prepare(tenant, means)?;
             let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
@@ -333,11 +336,12 @@ impl Parkings {
         Ok(())
     }
 
-    /// Lets a tenant run. What could not be let go is still in the journal, and is tried again when this is called again.
+    /// Lets a tenant run. Processes that could not be released are still in the journal; another call tries
+    /// again.
     pub(super) fn unpark(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
         let mut failed = None;
-        // Whether it is done; of who has gone nothing is left to do.
+        // Whether it is done; for a process that has gone, nothing remains to do.
         let mut note = |done: io::Result<()>, whom: &str| match done {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
                 failed.get_or_insert(by_kernel(whom, &e));
@@ -367,13 +371,13 @@ impl Parkings {
     }
 }
 
-/// Stops what runs of a tenant; returns how many processes were stopped by signals.
+/// Stops a tenant's running processes; returns how many were stopped by signals.
 fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
     for (folder, _) in parking.transient.values() {
         means.supervised.beat()?;
         freezer::set_frozen(folder, true).map_err(|e| by_kernel(&folder.display().to_string(), &e))?;
-        // Its line in the journal is in force as long as the cgroup is there. Nobody may watch any more by now: then the
-        // refusal has it thawed.
+        // Its line in the journal is in force as long as the cgroup exists. The supervisor may have gone by
+        // now: then the refusal thaws the cgroup.
         means.supervised.beat()?;
     }
     for (folder, entry) in parking.own.iter_mut().filter(|(_, entry)| entry.is_none()) {
@@ -403,8 +407,8 @@ fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
     Ok(stopped)
 }
 
-/// Notes a process to be stopped by signals, unless it is stopped already or a shell would misunderstand; whether it was
-/// not noted yet.
+/// Notes a process to be stopped by signals, unless it is stopped already or a shell would misunderstand;
+/// returns whether it is new.
 fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<bool, Refusal> {
     if process.stopped || parking.signalled.contains_key(&process.task) {
         return Ok(false);

@@ -1,11 +1,11 @@
-//! What the kernel or the supervisor refused, as a [`Refusal`].
+//! A refusal by the kernel or the supervisor, as a [`Refusal`].
 
 use crate::root::in_words;
 use crate::supervisor::SuperviseError;
 use corun_model::Refusal;
 use std::io;
 
-/// The kernel refused what was tried on `whom`.
+/// The kernel refused an operation on `whom`.
 pub(super) fn by_kernel(whom: &str, e: &io::Error) -> Refusal {
     let (whom, error) = (whom.to_owned(), in_words(e));
     match e.raw_os_error() {
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_refused_is_known_by_its_number_and_said_without() {
+    fn a_refusal_by_the_kernel_keeps_its_number_and_is_shown_without_it() {
         let of = |errno| by_kernel("task 7", &io::Error::from_raw_os_error(errno));
         let whom = || "task 7".to_owned();
         assert_eq!(of(libc::ESRCH), Refusal::HasGone { whom: whom() });

@@ -1,12 +1,13 @@
-//! The knobs of single tasks: slice, wake-up preemption, CPUs, and nice as the stand-in for weights.
+//! The knobs of single tasks: slice, wake-up preemption, CPUs, and nice in place of weights.
 //!
-//! What becomes of a **slice**: `sched_setattr` keeps 0.1 to 100 ms; a running task is only stopped at the scheduler's
-//! tick, so a run is as long as the slice rounded up to ticks, and of two tasks the shorter slice governs; what a
-//! short slice always gives is an early turn after waking. A range is drawn from anew at every observation, once an
-//! epoch, not at every switch: no kernel interface does that. **Delayed preemption** is SCHED_BATCH: such a task
-//! never preempts when it wakes, but waits for its turn, whatever delay was asked for. Turns end at the tick, so that it waits
-//! for half a tick on average and may wait for several. A delay below an eighth of a tick ([`least_delay_ns`]) is none: none is
-//! nearer to it by far, and the shortest that anybody asks for by hand (2 ms) is more than that under every kernel.
+//! Effect of a **slice**: `sched_setattr` accepts 0.1 to 100 ms. A running task only stops at the scheduler's
+//! tick, so a run lasts for the slice rounded up to ticks. Of two tasks the shorter slice decides. A short
+//! slice always gives an early turn after waking. A value is drawn from a range at every observation, once an
+//! epoch, not at every switch: no kernel interface does that. **Delayed preemption** is SCHED_BATCH: such a
+//! task never preempts when it wakes, but waits for its turn, whatever delay was requested. Turns end at the
+//! tick, so it waits for half a tick on average, and possibly for several. A delay below an eighth of a tick
+//! ([`least_delay_ns`]) counts as none, which is by far the nearer value. The shortest delay that people
+//! request by hand (2 ms) is longer under every kernel.
 
 use super::refusal::by_kernel;
 use crate::cgroup::Cgroups;
@@ -20,7 +21,8 @@ use corun_model::{CpuId, Refusal, TaskId};
 use std::collections::BTreeMap;
 use std::io;
 
-/// A change of a task, told apart by what is undone and, where a child is known by it, what was set.
+/// A change of a task. It is identified by its undo data and, if children are recognized by it, by the value
+/// that was set.
 type Key = (u32, u64, &'static str, String);
 
 /// A slice drawn from a range.
@@ -31,10 +33,10 @@ struct Range {
     max_ns: u64,
 }
 
-/// Delays of so many parts of a tick are none.
+/// Shorter delays than this fraction of a tick count as none.
 const PARTS_OF_A_TICK: u64 = 8;
 
-/// The shortest delay that is one here, in nanoseconds; one below it is none.
+/// The shortest delay that counts as one here, in nanoseconds.
 pub(super) fn least_delay_ns() -> u64 {
     sched::tick_ns() / PARTS_OF_A_TICK
 }
@@ -53,7 +55,8 @@ impl Tasks {
         self.ranges.clear();
     }
 
-    /// What a task was before corun changed it first, or whom it inherited from; `None`: what it is now is its own.
+    /// The state of a task before corun first changed it, or its relative that it inherited from; `None` if
+    /// its present state is its own.
     fn before(
         &self,
         root: &Root,
@@ -67,7 +70,7 @@ impl Tasks {
         own.map(|(_, (_, was))| was.clone()).or_else(|| supervised.inherited(root, task, kind))
     }
 
-    /// Makes a change and remembers it; `set` tells apart what a child is known by.
+    /// Makes a change and remembers it; `set` identifies the values by which a child is recognized.
     fn change(
         &mut self,
         root: &Root,
@@ -119,7 +122,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// Forgets tasks that have ended. Only those that were not observed are looked for: `is_seen` tells which were.
+    /// Forgets tasks that have ended. Only tasks that were not observed are checked: `is_seen` says which
+    /// were.
     pub(super) fn forget_ended(
         &mut self,
         root: &Root,
@@ -132,7 +136,7 @@ impl Tasks {
         });
     }
 
-    /// Whether any was changed and is still remembered.
+    /// Whether any task was changed and is still remembered.
     pub(super) fn any_changed(&self) -> bool {
         !self.changes.is_empty()
     }
@@ -142,9 +146,9 @@ impl Tasks {
         !self.ranges.is_empty()
     }
 
-    /// Draws a new slice for every task that has a range; those that have gone are forgotten, whoever has their number now
-    /// left alone. Their lines in the journal are in force; whoever calls this makes sure before and after that somebody
-    /// watches.
+    /// Draws a new slice for every task with a range. Tasks that have gone are forgotten, and tasks that now
+    /// have their numbers are left alone. Their lines in the journal are in force; the caller makes sure
+    /// before and after that the supervisor watches.
     pub(super) fn redraw(&mut self, root: &Root) {
         let draws = &mut self.draws;
         self.ranges.retain(|_, r| {
@@ -155,8 +159,8 @@ impl Tasks {
         });
     }
 
-    /// Makes a task wait for its turn when it wakes (SCHED_BATCH), or lets it preempt again where that would be far longer than
-    /// the delay.
+    /// Makes a task wait for its turn when it wakes (SCHED_BATCH), or lets it preempt again if waiting would
+    /// be far longer than the delay.
     pub(super) fn preempt_delay(
         &mut self,
         root: &Root,
@@ -182,7 +186,7 @@ impl Tasks {
             return Err(Refusal::IdleClass(TaskId(task.tid)));
         }
         if now.policy == batch && was.is_none() {
-            // Its own wish; nothing to change and nothing to undo.
+            // The task chose this itself; nothing to change and nothing to undo.
             return Ok(());
         }
         let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
@@ -211,7 +215,8 @@ impl Tasks {
         let now = sched::affinity(task.tid).map_err(|e| by_kernel(&whom, &e))?;
         let was = match self.before(root, supervised, task, "cpus") {
             Some(Aspect::Cpus { was, .. }) => was,
-            // Those that its cgroup leaves it are not its own either: it is to have those that this is given later.
+            // The CPUs that its cgroup allows are not its own choice either: it must get CPUs that the cgroup
+            // is given later.
             _ => (now != online
                 && Cgroups::discover(root).ok().and_then(|c| c.cpus_of(task.tid)).as_ref() != Some(&now))
             .then_some(now),
@@ -221,7 +226,7 @@ impl Tasks {
         self.change(root, supervised, task, list, aspect, make)
     }
 
-    /// Sets a task's nice value to `by` more than it was before corun first changed it; returns whether it did.
+    /// Sets a task's nice value to `by` more than before corun first changed it; returns whether it did.
     pub(super) fn nice(
         &mut self,
         root: &Root,
@@ -252,7 +257,7 @@ fn fair(task: &Task) -> Result<Attributes, Refusal> {
     }
 }
 
-/// A length between two bounds, both included, that depends on nothing but its arguments (SplitMix64).
+/// A length between two bounds, both included, that depends only on its arguments (SplitMix64).
 fn draw(min_ns: u64, max_ns: u64, tid: u32, count: u64) -> u64 {
     let mut z = (u64::from(tid) << 32 ^ count).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_over_the_number_of_a_task_with_a_range_keeps_its_slice() {
+    fn a_task_that_reuses_the_number_of_one_with_a_range_keeps_its_slice() {
         let pid = std::process::id();
         let task = Task { tid: pid, start_ns: 1, pid, pgid: 0 };
         let mut tasks = Tasks::default();

@@ -1,10 +1,11 @@
 //! Weights: a tenant's share of contended CPU time.
 //!
-//! Where the tenant is a cgroup of its own in the tree that has the CPU controller, the cgroup's weight is set:
-//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 is what 100 is in v2). Elsewhere nice is the stand-in, 25 % per step as
-//! the kernel's table has it, relative to what each task had. Nice compares tasks of one and the same group only. With
-//! autogroups every session is a group: then the nice value of the autogroup is set, for a tenant that has its sessions
-//! to itself, and a tenant that shares one is refused, since its nice value would say nothing to other sessions.
+//! If the tenant is a cgroup of its own in the tree with the CPU controller, the cgroup's weight is set:
+//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 corresponds to 100 in v2). Otherwise nice is used, 25 % per
+//! step as in the kernel's table, relative to each task's own value. Nice compares only tasks of the same
+//! group. With autogroups, every session is a group. Then the nice value of the autogroup is set, for a
+//! tenant that has its sessions to itself. A tenant that shares a session is refused, since its nice value
+//! would mean nothing to other sessions.
 
 use super::members::Process;
 use super::parking::Means;
@@ -23,13 +24,13 @@ use corun_model::{Refusal, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The share that a weight means relative to the default, as a step of nice.
+/// The share of a weight relative to the default, as a step of nice.
 pub(super) fn nice_of(weight: u32) -> i32 {
     // Each step of nice is a factor of 1.25.
     ((100.0 / f64::from(weight)).ln() / 1.25f64.ln()).round() as i32
 }
 
-/// What was changed: where the journal has it, and what undoes it.
+/// A change: its line in the journal, and its undo.
 pub(super) type Changed = BTreeMap<Place, (Entry, Undo)>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +125,7 @@ fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means
     write(Place::File(path.clone()), &path, value, undo, changed, means)
 }
 
-/// Writes a weight to `path`; `undo` is asked for what undoes it when nothing was written to `place` yet.
+/// Writes a weight to `path`; `undo` returns the undo if nothing was written to `place` yet.
 fn write(
     place: Place,
     path: &Path,

@@ -1,12 +1,13 @@
-//! What a new task has of others: the slice, policy, nice value and CPUs of the task that made it.
+//! What a new task has from others: the slice, policy, nice value and CPUs of the task that made it.
 //!
-//! A task that is born to one that was changed has what that one was given, and is asked the same two questions about:
-//! what is it to get back in the end, and, should it be changed itself, what was it before? Nobody says who made a task.
-//! So whatever was changed of its process, of its parent or of its process group, in this order, and shows in it, it
-//! inherited; and what it had before is what they had.
+//! A task born to a changed one has the changed values. The same two questions arise for it: what should it
+//! get back in the end, and, if it is changed itself, what did it have before? Nobody records which task made
+//! it. So if a change of its process, its parent or its process group, in this order, shows in it, it
+//! inherited that change. Its previous values are theirs.
 //!
-//! Limits: a descendant that has left its process group and whose parent has ended can't be told from a stranger, unless it
-//! was changed itself before. Whoever chooses by itself exactly what its relatives were given is taken to have inherited it.
+//! Limits: a descendant that has left its process group and whose parent has ended looks like a stranger,
+//! unless it was changed itself before. A task that chooses exactly the values of its relatives counts as
+//! having inherited them.
 
 use super::undo::{Aspect, Task, Undo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Inheritance {
     since_ns: u64,
-    /// Of the tasks of a process, and of a group, each change once. Nobody is 0.
+    /// For the tasks of a process, and for a group, each change once. 0 stands for nobody.
     of_process: BTreeMap<u32, Vec<Aspect>>,
     of_group: BTreeMap<u32, Vec<Aspect>>,
-    /// By TID, start and kind of change: of whom it is known what it had.
+    /// By TID, start and kind of change: the tasks whose previous values are known.
     known: BTreeSet<(u32, u64, &'static str)>,
 }
 
 impl Inheritance {
-    /// What can be inherited of these changes by tasks born at `since_ns` after boot or later.
+    /// What tasks can inherit from these changes if they were born `since_ns` after boot or later.
     pub fn new<'a>(since_ns: u64, changes: impl IntoIterator<Item = &'a Undo>) -> Inheritance {
         let mut all = Inheritance { since_ns, ..Inheritance::default() };
         changes.into_iter().for_each(|undo| all.add(undo));
@@ -35,7 +36,7 @@ impl Inheritance {
         self.since_ns
     }
 
-    /// Whether nothing was changed that can be inherited.
+    /// Whether there is no change that can be inherited.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -45,7 +46,7 @@ impl Inheritance {
         let Undo::Task(task, aspect) = undo else { return };
         self.know(task, aspect.name());
         for (of, number) in [(&mut self.of_process, task.pid), (&mut self.of_group, task.pgid)] {
-            // Groups of another PID namespace read 0 and are no groups here.
+            // Groups of another PID namespace are 0 and count as no groups here.
             if number != 0 {
                 let changes = of.entry(number).or_default();
                 if !changes.contains(aspect) {
@@ -55,12 +56,12 @@ impl Inheritance {
         }
     }
 
-    /// From now on a task has by itself what it has of this kind.
+    /// From now on a task's value of this kind is its own.
     pub fn know(&mut self, task: &Task, kind: &'static str) {
         self.known.insert((task.tid, task.start_ns, kind));
     }
 
-    /// What was changed of the relatives of a process, the nearest first.
+    /// The changes of the relatives of a process, the nearest first.
     pub fn near(&self, pid: u32, ppid: u32, pgid: u32) -> Vec<&Aspect> {
         let relatives = [self.of_process.get(&pid), self.of_process.get(&ppid), self.of_group.get(&pgid)];
         let mut near = Vec::new();
@@ -72,7 +73,7 @@ impl Inheritance {
         near
     }
 
-    /// Whether a task may have inherited from its relatives what was changed of them.
+    /// Whether a task may have inherited the changes of its relatives.
     pub fn may_show(&self, task: &Task, aspect: &Aspect) -> bool {
         task.start_ns >= self.since_ns && !self.known.contains(&(task.tid, task.start_ns, aspect.name()))
     }
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_older_or_was_changed_in_the_same_way_inherited_nothing() {
+    fn a_task_that_is_older_or_was_changed_in_the_same_way_inherited_nothing() {
         let mut all = inheritance();
         assert!(all.may_show(&task(8, SINCE_NS), &nice(0)));
         assert!(!all.may_show(&task(8, SINCE_NS - 1), &nice(0)));

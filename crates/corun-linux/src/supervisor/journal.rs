@@ -1,19 +1,20 @@
-//! The journal: every change that is in force, written down before it is made, so that whoever survives can undo it.
+//! The journal: every change that is in force, journaled before it is made, so that any survivor can undo it.
 //!
-//! It is a text file. The first line names the boot and the controller; each other line is one [`Undo`] after a sign,
-//! `+` while the change is or may be in force and `-` when it has been undone or its target has gone. A sign is one byte
-//! and is overwritten in place. Nothing is synced to disk: a machine that lost its power has lost what was changed too
-//! (the boot's id tells).
+//! It is a text file. The first line names the boot and the controller. Each other line is one [`Undo`] after
+//! a sign: `+` while the change is or may be in force, `-` when it has been undone or its target has gone. A
+//! sign is one byte and is overwritten in place. Nothing is synced to disk: a power failure also removes the
+//! changes (the boot's id shows that).
 //!
-//! There are two such files, and the journal is the one with the greater **generation** in its first line. It is begun
-//! anew, and **compacted** when it has doubled, by writing the other file: emptied first, then the lines, then the first
-//! line, with which it takes over; then the old one is emptied. A controller that is killed at any instant of it leaves one
-//! that is whole. Two files that stay open rather than one that is renamed over another: a supervisor needs no message to
-//! know the new one, both outlive whoever tidies up their folder, and nothing has to be opened where no file can be.
+//! There are two such files, and the journal is the one with the higher **generation** in its first line. A
+//! new journal, and a **compacted** one when it has doubled, is written to the other file: the file is
+//! emptied, then the lines are written, then the first line, with which it takes over. Then the old file is
+//! emptied. A controller that is killed at any instant of this leaves one complete file. Two open files have
+//! advantages over renaming one: a supervisor needs no message to find the new one, both survive a clean-up
+//! of their folder, and nothing has to be opened when no file can be.
 //!
-//! The first file is locked (`flock`) by the controller, and through the same open file by its supervisor, until both
-//! have gone. So a second controller is refused, and a journal that can be locked but holds changes in force is what two
-//! deaths left behind.
+//! The controller locks the first file (`flock`), and so does its supervisor through the same open file,
+//! until both have gone. So a second controller is refused. A journal that can be locked but holds changes in
+//! force means that both died.
 
 use super::inheritance::Inheritance;
 use super::undo::Undo;
@@ -32,7 +33,7 @@ use thiserror::Error;
 const MAGIC: &str = "corun-journal 1";
 const FILES: [&str; 2] = ["journal", "journal.2"];
 
-/// What is shorter than twice this is not worth compacting.
+/// A journal shorter than twice this is not worth compacting.
 const LEAST_BYTES: u64 = 64 << 10;
 
 /// The journal cannot be used.
@@ -41,7 +42,7 @@ pub enum JournalError {
     /// Somebody holds it.
     #[error("corun already controls this machine{}; stop that one first", pid.map_or(String::new(), |pid| format!(" (PID {pid})")))]
     Held {
-        /// The controller that does; `None`: its journal does not say, or cannot be read from here.
+        /// The controller that holds it; `None` if its journal does not say, or cannot be read from here.
         pid: Option<u32>,
     },
     /// A file or folder could not be used.
@@ -60,7 +61,7 @@ pub enum JournalError {
     },
 }
 
-/// What the kernel said, and where a journal could be kept: the folder is no flag of the user's.
+/// The kernel's error, and where a journal could be kept: no flag of the user names the folder.
 fn why(e: &io::Error) -> String {
     let said = match e.kind() {
         io::ErrorKind::ReadOnlyFilesystem => "the file system can only be read".to_owned(),
@@ -88,9 +89,9 @@ pub struct Journal {
     /// Which of the files is the journal.
     active: usize,
     generation: u64,
-    /// What new tasks may have of those that were changed since it was begun.
+    /// What new tasks may have inherited from changed ones since it was begun.
     inheritance: Inheritance,
-    /// Its length, and at what length it is compacted.
+    /// Its length, and the length at which it is compacted.
     end: u64,
     compacted_at: u64,
     lines: BTreeMap<Entry, Line>,
@@ -108,24 +109,24 @@ struct Line {
 /// What a journal says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Its controller's PID; 0 when the first line is missing.
+    /// Its controller's PID; 0 if the first line is missing.
     pub controller: u32,
-    /// When it was begun, after boot; what is older inherited nothing.
+    /// When it was begun, since boot; older tasks inherited nothing.
     pub since_ns: u64,
     /// Changes that are or may be in force, in the order in which they were made.
     pub in_force: Vec<Undo>,
-    /// Changes of tasks that were undone meanwhile: what was born while they were in force inherited them.
+    /// Changes of tasks that were undone meanwhile: tasks born while they were in force inherited them.
     pub undone: Vec<Undo>,
 }
 
 impl Contents {
-    /// What new tasks may have of those that were changed.
+    /// What new tasks may have inherited from changed ones.
     pub fn inheritance(&self) -> Inheritance {
         Inheritance::new(self.since_ns, self.in_force.iter().chain(&self.undone))
     }
 }
 
-/// Where this user's journal is: `/run/corun` for who may write there.
+/// This user's journal: `/run/corun` if the user may write there.
 pub fn default_folder() -> PathBuf {
     // SAFETY: geteuid cannot fail.
     let uid = unsafe { libc::geteuid() };
@@ -137,7 +138,7 @@ pub fn default_folder() -> PathBuf {
 }
 
 impl Journal {
-    /// Opens and locks the journal in `folder`, making both where they are not there. What it holds is kept.
+    /// Opens and locks the journal in `folder`, creating both if necessary. Its content is kept.
     ///
     /// # Errors
     /// [`JournalError::Held`] while another controller or its supervisor lives.
@@ -159,7 +160,7 @@ impl Journal {
                 let controller = held.map(|held| held.contents.controller);
                 return Err(JournalError::Held { pid: controller.filter(|pid| *pid != 0) });
             }
-            // Whoever held it may have removed it between the opening and the locking.
+            // Its previous holder may have removed it between the opening and the locking.
             let here = file.metadata().map_err(failed)?.ino();
             if fs::metadata(&paths[0]).is_ok_and(|m| m.ino() == here) {
                 let other = options.open(&paths[1]).map_err(failed)?;
@@ -185,15 +186,16 @@ impl Journal {
         }
     }
 
-    /// The journal behind descriptors that were inherited, lock included: to read, not to write.
+    /// The journal behind inherited descriptors, including the lock: to read, not to write.
     pub fn inherited(files: [OwnedFd; 2], folder: PathBuf) -> Journal {
         Journal::of(files.map(File::from), folder)
     }
 
-    /// Begins anew: this process is the controller, and nothing is in force but what is left of an earlier time.
+    /// Starts a new journal: this process is the controller, and nothing is in force except the rest of an
+    /// earlier time.
     ///
     /// # Errors
-    /// What the kernel says; the journal is what it was then.
+    /// The kernel's error; the journal is unchanged.
     pub fn begin<'a>(&mut self, left: impl IntoIterator<Item = &'a Undo>) -> io::Result<()> {
         let since_ns = (clock::now_ns() + clock::boot_ahead_ns()).saturating_sub(TICK_NS);
         let mut lines = BTreeMap::new();
@@ -204,12 +206,12 @@ impl Journal {
         self.rewrite(since_ns, lines)
     }
 
-    /// Drops the lines of what is not in force, less those that are still needed.
+    /// Drops the lines of changes that are not in force, except those that are still needed.
     ///
     /// # Errors
-    /// What the kernel says; the journal is what it was then.
+    /// The kernel's error; the journal is unchanged.
     pub fn compact(&mut self, mut is_needed: impl FnMut(&Undo) -> bool) -> io::Result<()> {
-        // Also when it fails: what has no room is not tried again at once.
+        // Even if it fails: what has no room is not tried again at once.
         self.compacted_at = 2 * self.end;
         let kept = self.lines.iter().filter(|(_, line)| line.is_in_force || is_needed(&line.undo));
         let kept = kept.map(|(entry, line)| (*entry, Line { undo: line.undo.clone(), ..*line })).collect();
@@ -234,9 +236,9 @@ impl Journal {
         let file = &self.files[active];
         file.set_len(0)?;
         file.write_all_at(body.as_bytes(), start)?;
-        // Up to here the other file is the journal. Without its end, a first line is none.
+        // Up to here the other file is the journal. A first line without its end does not count.
         file.write_all_at(head.as_bytes(), 0)?;
-        // Should this one be lost, the one before it must not be taken for the journal.
+        // If this one is lost, the previous one must not count as the journal.
         let _ = self.files[self.active].set_len(0);
         self.end = start + body.len() as u64;
         self.compacted_at = 2 * self.end.max(LEAST_BYTES);
@@ -245,10 +247,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a change down that is about to be made.
+    /// Journals a change that is about to be made.
     ///
     /// # Errors
-    /// What the kernel says; the change must not be made then.
+    /// The kernel's error; then the change must not be made.
     pub fn add(&mut self, undo: &Undo) -> io::Result<Entry> {
         let (line, at) = (text(undo, true), self.end);
         self.files[self.active].write_all_at(line.as_bytes(), at)?;
@@ -259,12 +261,12 @@ impl Journal {
         Ok(self.next)
     }
 
-    /// What new tasks may have of those that were changed since it was begun.
+    /// What new tasks may have inherited from changed ones since it was begun.
     pub fn inheritance(&self) -> &Inheritance {
         &self.inheritance
     }
 
-    /// Notes that a change has been undone, or that there is nobody left for whom it could be.
+    /// Notes that a change has been undone, or that no target for undoing is left.
     ///
     /// # Errors
     /// What the kernel says.
@@ -278,7 +280,8 @@ impl Journal {
         Ok(())
     }
 
-    /// What it says now. A journal of another boot says nothing, a last line without its end was never acted on.
+    /// Its present content. A journal of another boot says nothing. A last line without its end was never
+    /// acted on.
     ///
     /// # Errors
     /// What the kernel says.
@@ -290,21 +293,21 @@ impl Journal {
         let boot = boot_id();
         let newest_now =
             || Ok::<_, io::Error>(newest(&[read(&self.files[0])?, read(&self.files[1])?], &boot));
-        // One of the files is whole at any time, but a controller that writes one while it is read here, and then the
-        // other, can show both unfinished.
+        // One of the files is complete at any time. But if a controller writes one while it is read here, and
+        // then the other, both may seem unfinished.
         match newest_now()? {
             None => newest_now(),
             found => Ok(found),
         }
     }
 
-    /// Removes the files; the lock ends with the last descriptor. The file that has it goes last: nobody can begin a journal
-    /// of their own before, so that what is removed is this one.
+    /// Removes the files; the lock ends with the last descriptor. The locked file goes last: nobody can start
+    /// a journal of their own before, so only this one is removed.
     pub fn remove(&self) {
         for file in FILES.iter().rev() {
             let _ = fs::remove_file(self.folder.join(file));
         }
-        // Only succeeds when nothing else is in it.
+        // This only succeeds if the folder is otherwise empty.
         let _ = fs::remove_dir(&self.folder);
     }
 
@@ -313,7 +316,7 @@ impl Journal {
         &self.folder
     }
 
-    /// Second descriptors of the same open files, so of the same lock.
+    /// Second descriptors of the same open files, which share the lock.
     ///
     /// # Errors
     /// What the kernel says.
@@ -335,7 +338,8 @@ fn text(undo: &Undo, is_in_force: bool) -> String {
     format!("{}{undo}\n", if is_in_force { '+' } else { '-' })
 }
 
-/// All of a file. By position: controller and supervisor have one open file, so one offset, and may both read just now.
+/// The whole file. It is read by position: controller and supervisor share one open file and so one offset,
+/// and may both read at this moment.
 fn read(file: &File) -> io::Result<Vec<u8>> {
     let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     loop {
@@ -346,8 +350,8 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Makes the folder, for this user alone, or makes sure that it is this user's and nobody else may write to it: a journal
-/// tells what to write where.
+/// Makes the folder, for this user alone, or checks that it is this user's and nobody else may write to it: a
+/// journal says what to write where.
 fn own_folder(folder: &Path) -> Result<(), JournalError> {
     let failed = |source| JournalError::Io { path: folder.to_owned(), source };
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -370,7 +374,7 @@ fn boot_id() -> String {
         .map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
 }
 
-/// What the journal is of two files.
+/// The state of the journal in two files.
 #[derive(Debug, Default)]
 struct Newest {
     file: usize,
@@ -378,7 +382,7 @@ struct Newest {
     contents: Contents,
 }
 
-/// Finds the journal of this boot; `None` when neither file is one.
+/// Finds the journal of this boot; `None` if neither file is one.
 fn newest(files: &[Vec<u8>; 2], boot: &str) -> Option<Newest> {
     let said = files.iter().enumerate().filter_map(|(file, bytes)| {
         let (generation, contents) = parse(&String::from_utf8_lossy(bytes), boot)?;
@@ -387,7 +391,7 @@ fn newest(files: &[Vec<u8>; 2], boot: &str) -> Option<Newest> {
     said.max_by_key(|said| said.generation)
 }
 
-/// A file's generation and what it says; `None` unless its first line is whole and of this boot.
+/// A file's generation and content; `None` unless its first line is complete and of this boot.
 fn parse(text: &str, boot: &str) -> Option<(u64, Contents)> {
     let mut lines = text.split_inclusive('\n').filter_map(|l| l.strip_suffix('\n'));
     let mut head = lines.next()?.strip_prefix(MAGIC)?.strip_prefix(' ')?.split(' ');

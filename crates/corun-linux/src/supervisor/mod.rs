@@ -1,19 +1,21 @@
-//! Undo that survives the controller: a journal of changes and a process that restores them when the controller cannot.
+//! Undo that survives the controller: a journal of changes, and a process that restores them when the
+//! controller cannot.
 //!
-//! Before its first change a controller starts a **supervisor**: this very program again, in a session of its own,
-//! real-time, with its memory locked, that does nothing but wait. Every change is in the journal before it is made.
-//! The supervisor restores everything when
-//! - the controller dies, in whatever way: its end of a socket closes and its pidfd becomes readable;
+//! Before its first change a controller starts a **supervisor**: this same program again, in a session of its
+//! own, real-time, with its memory locked, which only waits. Every change is journaled before it is made. The
+//! supervisor restores everything when
+//! - - the controller dies, however it dies: its end of a socket closes and its pidfd becomes readable;
 //! - the controller hangs while something is in force: no heartbeat for the length of the **lease**;
 //! - the supervisor itself is told to stop (SIGTERM).
 //!
-//! In the last two cases it closes its end of the socket first, so that a controller that wakes up finds out at its
-//! next heartbeat, with which every change begins and ends, and undoes what it did meanwhile; and it restores again
-//! once per lease, for one that is held up between a change and its heartbeat, and when the controller has ended.
+//! In the last two cases it closes its end of the socket first. Every change of the controller begins and
+//! ends with a heartbeat, so a controller that wakes up notices this and undoes what it did meanwhile. The
+//! supervisor restores again once per lease, in case a controller is held up between a change and its
+//! heartbeat, and when the controller has ended.
 //!
-//! When the supervisor dies the controller finds out in the same way, restores everything itself and stops. When both
-//! die at once the journal is still there: the next controller restores first, and `corun control --restore` does
-//! nothing else. The journal is locked as long as either lives.
+//! If the supervisor dies, the controller notices in the same way, restores everything itself and stops. If
+//! both die at once, the journal remains: the next controller restores first, and `corun control --restore`
+//! does nothing else. The journal is locked while either of them lives.
 //!
 //! | file | does |
 //! | --- | --- |
@@ -24,7 +26,7 @@
 //! | `process` | the supervisor's own loop |
 //! | here | the controller's end |
 //!
-//! Limit: who kills a whole control group or container kills both at once; then the journal has to do.
+//! Limit: killing a whole control group or container kills both at once; then only the journal is left.
 
 pub mod inheritance;
 pub mod journal;
@@ -57,17 +59,17 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// How long a supervisor may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Heartbeats in a lease: each wakes the supervisor up, which runs before everybody else.
+/// Heartbeats in a lease: each wakes the supervisor, which runs before everybody else.
 const BEATS: u32 = 16;
 
-/// What the controller says: it is well; everything is undone.
+/// The controller's messages: it is alive; everything is undone.
 const BEAT: u8 = b'.';
 const DONE: u8 = b'q';
-/// What the supervisor says: it watches. Otherwise it says in so many bytes at most why it cannot.
+/// The supervisor's message: it watches. Otherwise it says in at most this many bytes why it cannot.
 const READY: u8 = b'r';
 const MOST_WORDS: usize = 400;
 
-/// Where the journal is and how the supervisor is started.
+/// The location of the journal, and how to start the supervisor.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The journal's folder.
@@ -122,12 +124,13 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Restores what a controller that was killed together with its supervisor left behind, then starts a supervisor.
+    /// Restores the changes of a controller that was killed together with its supervisor, then starts a
+    /// supervisor.
     ///
     /// # Errors
     /// [`SuperviseError`]; nothing was changed.
     pub fn start(root: &Root, options: &Options) -> Result<Supervised, SuperviseError> {
-        // It would know neither the controller nor those who are changed by the numbers that it is given.
+        // It could identify neither the controller nor the changed tasks by the numbers that it is given.
         if let Some(why) = limits::without_init(root) {
             return Err(SuperviseError::Start(io::Error::other(why.to_string())));
         }
@@ -153,12 +156,13 @@ impl Supervised {
         self.child.id()
     }
 
-    /// What an earlier controller had left behind and this one restored first.
+    /// The changes of an earlier controller that this one restored first.
     pub fn restored(&self) -> &Restored {
         &self.restored
     }
 
-    /// Says that the controller is well, [`BEATS`] times in a lease at most, and makes sure that somebody listens.
+    /// Reports that the controller is alive, at most [`BEATS`] times in a lease, and checks that somebody
+    /// listens.
     ///
     /// # Errors
     /// [`SuperviseError::Lost`] when nobody listens any more.
@@ -172,7 +176,7 @@ impl Supervised {
         };
         match heard {
             Ok(()) => Ok(()),
-            // Nobody has read for thousands of beats: it is stopped, but it is there.
+            // Nobody has read thousands of beats: the supervisor is stopped, but it exists.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(_) => Err(SuperviseError::Lost(match self.child.try_wait() {
                 Ok(Some(_)) => "ended",
@@ -181,11 +185,12 @@ impl Supervised {
         }
     }
 
-    /// Makes one change: writes down what undoes it, makes it, and makes sure that somebody still watches. `known` is
-    /// its entry while the same change is in force.
+    /// Makes one change: journals its undo, makes it, and checks that the supervisor still watches. `known`
+    /// is its entry while the same change is in force.
     ///
     /// # Errors
-    /// The change's own error in the inner result; in the outer one why it was not made, or was undone again.
+    /// The inner result has the change's own error; the outer one says why it was not made, or was undone
+    /// again.
     pub fn change<T>(
         &mut self,
         root: &Root,
@@ -202,7 +207,7 @@ impl Supervised {
         let made = match make() {
             Ok(made) => made,
             Err(e) => {
-                // One that was in force before still is, with the value that it was given then.
+                // A change that was in force before still is, with its earlier value.
                 if known.is_none() {
                     self.journal.undone(entry).map_err(SuperviseError::Write)?;
                 }
@@ -216,16 +221,17 @@ impl Supervised {
         Ok(Ok((entry, made)))
     }
 
-    /// Notes that a change is undone, or that nobody is left for whom it could be. Its entry means nothing from then on.
+    /// Notes that a change is undone, or that no target for undoing is left. Its entry is invalid from then
+    /// on.
     ///
     /// # Errors
-    /// What the kernel says of the journal.
+    /// The kernel's error for the journal.
     pub fn undone(&mut self, entry: Entry) -> io::Result<()> {
         self.journal.undone(entry)
     }
 
-    /// What a task that was not changed itself shows to have inherited of this kind of change: what undoes that, and what it
-    /// would be without.
+    /// The inherited change of this kind that a task shows, if it was not changed itself: its undo, and its
+    /// value without it.
     pub fn inherited(&self, root: &Root, task: &Task, kind: &str) -> Option<Aspect> {
         let inheritance = self.journal.inheritance();
         // Most tasks are older; the others' parents are looked up.
@@ -244,9 +250,10 @@ impl Supervised {
         self.journal.has_doubled()
     }
 
-    /// Drops from the journal what nobody needs any more.
+    /// Drops lines from the journal that nobody needs any more.
     pub fn compact(&mut self, root: &Root) {
-        // Who cannot be looked at keeps what there is for it; a journal that cannot be written anew stays as it is.
+        // For a task that cannot be read, its lines are kept; a journal that cannot be rewritten stays as it
+        // is.
         if let Ok(mut descendants) = Descendants::look(root) {
             let _ = self.journal.compact(|undo| descendants.need(undo));
         }
@@ -255,10 +262,10 @@ impl Supervised {
     /// Undoes everything that is in force, and marks it.
     ///
     /// # Errors
-    /// What the kernel says of the journal.
+    /// The kernel's error for the journal.
     pub fn restore(&mut self, root: &Root) -> io::Result<Restored> {
         let contents = self.journal.contents()?;
-        // Should nobody hear a heartbeat, the supervisor restores as well, which does no harm.
+        // If nobody hears a heartbeat, the supervisor restores as well, which does no harm.
         let restored = restoring::restore(root, &contents, &mut || drop(self.beat()));
         self.journal.begin(restored.left())?;
         Ok(restored)
@@ -267,12 +274,12 @@ impl Supervised {
     /// Restores everything, tells the supervisor to end and waits for it.
     ///
     /// # Errors
-    /// What the kernel says of the journal; then the supervisor restores, too.
+    /// The kernel's error for the journal; then the supervisor restores, too.
     pub fn finish(mut self, root: &Root) -> io::Result<Restored> {
         let restored = self.restore(root)?;
         let told = say(&self.socket, DONE);
         if told.is_err() && matches!(self.child.try_wait(), Ok(None)) {
-            // It has given up on this controller, and cleans up when that has ended.
+            // It has given up on this controller, and cleans up after it has ended.
             return Ok(restored);
         }
         let until = Instant::now() + PATIENCE;
@@ -285,15 +292,15 @@ impl Supervised {
             std::thread::sleep(Duration::from_millis(1));
         }
         if told.is_err() && restored.failed.is_empty() {
-            // It was gone before and could not clean up.
+            // It had gone before and could not clean up.
             self.journal.remove();
         }
         Ok(restored)
     }
 }
 
-/// Undoes what a controller left behind that was killed together with its supervisor: `corun control --restore`.
-/// Transient cgroups that no journal mentions any more are dissolved as well.
+/// Undoes the changes of a controller that was killed together with its supervisor: `corun control
+/// --restore`. Transient cgroups that no journal mentions any more are dissolved as well.
 ///
 /// # Errors
 /// [`JournalError::Held`] while a controller or a supervisor lives.
@@ -304,7 +311,7 @@ pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, Superv
     let cgroups = Cgroups::discover(root).ok();
     let tree = cgroups.as_ref().and_then(crate::freezer::tree).map(|t| t.mount.clone());
     for stray in tree.iter().flat_map(|mount| restoring::stray_transients(mount)) {
-        // Whose maker lives belongs to a controller with a journal elsewhere.
+        // A cgroup whose creator lives belongs to a controller with a journal elsewhere.
         if crate::freezer::maker_lives(root, &stray) {
             continue;
         }
@@ -382,7 +389,7 @@ fn say(socket: &OwnedFd, byte: u8) -> io::Result<()> {
     send(socket, &[byte])
 }
 
-/// Sends a message, without waiting and without a signal when nobody is there.
+/// Sends a message, without waiting and without a signal if nobody is there.
 fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: send reads as many bytes as it is told of.
@@ -392,8 +399,8 @@ fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether the other end is still open, without waking anybody up: it says nothing once it is ready, so all that can come is
-/// its end.
+/// Whether the other end is still open, without waking anybody: it sends nothing once it is ready, so only
+/// its end can come.
 fn is_open(socket: &OwnedFd) -> io::Result<()> {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -408,7 +415,8 @@ fn is_open(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// What a supervisor says first: that it is ready, or what it lacks. An error when it ends before, or `patience` is over.
+/// A supervisor's first message: it is ready, or what it lacks. An error if it ends before that, or
+/// `patience` is over.
 fn first_words(socket: &OwnedFd, patience: Duration) -> io::Result<Vec<u8>> {
     let mut ready = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut words = vec![0u8; MOST_WORDS];

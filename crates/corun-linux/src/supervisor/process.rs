@@ -1,4 +1,5 @@
-//! The supervisor's own process: it waits for the controller to end, to fall silent, or for a signal, and restores.
+//! The supervisor's own process: it waits until the controller ends or falls silent, or for a signal, and
+//! restores.
 
 use super::journal::Journal;
 use super::{restoring, say, send, BEAT, DONE, READY};
@@ -12,11 +13,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Above the controller's priority, so that one that loops cannot keep its supervisor from taking over.
+/// Above the controller's priority, so that a controller in an endless loop cannot keep its supervisor from
+/// taking over.
 const PRIORITY: u32 = 2;
 
-/// How long it tries again what could not be restored at once, and how often: a transient cgroup cannot be removed while
-/// a process of it is on its way out, which on a busy machine takes that process some turns.
+/// How long and how often it retries what could not be restored at once. A transient cgroup cannot be removed
+/// while a process in it is exiting, which on a busy machine takes that process several turns.
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -24,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 enum Event {
     /// A heartbeat.
     Beat,
-    /// Everything is undone, so is the supervisor's task.
+    /// Everything is undone, so the supervisor's work is done.
     Done,
     /// The controller has ended.
     Ended,
@@ -37,9 +39,9 @@ enum Event {
 /// How many arguments [`main`] takes.
 pub const ARGUMENTS: usize = 6;
 
-/// Runs the supervisor. `args`: descriptors of the socket and of the journal's two files, the controller's PID, the lease
-/// in milliseconds, the journal's folder; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
-/// over any more.
+/// Runs the supervisor. `args`: descriptors of the socket and of the journal's two files, the controller's
+/// PID, the lease in milliseconds, the journal's folder, as passed by [`super::Supervised::start`]. Returns
+/// when nothing is left to watch over.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Supervisor::new(&args.into_iter().collect::<Vec<_>>()) {
         Ok(supervisor) => supervisor.run(),
@@ -52,7 +54,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 struct Supervisor {
     socket: OwnedFd,
-    /// Readable when the controller has ended; `None` when it had already.
+    /// Readable when the controller has ended; `None` if it had already.
     controller: Option<OwnedFd>,
     signals: OwnedFd,
     lease: Duration,
@@ -69,13 +71,13 @@ impl Supervisor {
         let own = |arg| inherited(number(arg)? as RawFd);
         let (socket, files) = (own(socket)?, [own(journal)?, own(other)?]);
         let journal = Journal::inherited(files, PathBuf::from(folder));
-        // Nobody reads what this process prints: its controller says what it lacks.
+        // Nobody reads what this process prints: its controller reports what it lacks.
         let signals = stop_signals().map_err(limits::explained).inspect_err(|e| {
             let _ = send(&socket, in_words(e).as_bytes());
         })?;
-        // It was started as `/proc/self/exe`, and `exe` tells nobody whose it is.
+        // It was started as `/proc/self/exe`, and the name `exe` says nothing.
         sched::call_thread(c"corun supervise");
-        // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
+        // Both affect speed, not correctness; without the right to them it is an ordinary process.
         let _ = sched::lock_memory();
         // Only an ordinary thread can ask.
         super::undo::default_slice_ns();
@@ -106,13 +108,13 @@ impl Supervisor {
         }
     }
 
-    /// Restores what is in force; whether nothing is left.
+    /// Restores what is in force; returns whether nothing is left.
     fn restore(&self) -> bool {
         let restored = self.journal.contents().map(|c| restoring::restore(&self.root, &c, &mut || {}));
         restored.is_ok_and(|r| r.failed.is_empty())
     }
 
-    /// Restores what is left, if anything is, and takes the journal away unless something could not be restored.
+    /// Restores the rest, if any, and removes the journal unless something could not be restored.
     fn end(&self) -> ExitCode {
         let until = Instant::now() + PATIENCE;
         while !self.restore() {
@@ -125,9 +127,10 @@ impl Supervisor {
         ExitCode::SUCCESS
     }
 
-    /// Restores while the controller lives: it finds the socket closed before it can make another change that lasts.
-    /// One that was held up in the middle of a change makes it when it goes on, and could be held up again before it finds
-    /// out. So everything is restored again and again until it has ended.
+    /// Restores while the controller lives: it finds the socket closed before it can make another lasting
+    /// change. A controller that was held up in the middle of a change makes it when it goes on, and could be
+    /// held up again before it notices. So everything is restored again and again until the controller has
+    /// ended.
     fn take_over(&self) -> ExitCode {
         // SAFETY: shutdown takes an open socket.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
@@ -139,7 +142,7 @@ impl Supervisor {
                         pause = AGAIN;
                         self.lease
                     }
-                    // Above everybody else's priority, what fails for long is not tried again and again at full speed.
+                    // At a priority above everybody else's, a long failure must not be retried at full speed.
                     false => {
                         let longer = (pause * 2).min(self.lease);
                         std::mem::replace(&mut pause, longer)
@@ -181,7 +184,8 @@ impl Supervisor {
     }
 }
 
-/// Waits until one of the descriptors can be read or has hung up: which; `None` when the time is over.
+/// Waits until one of the descriptors is readable or has hung up, and returns which; `None` when the time is
+/// over.
 fn wait_readable(fds: &[RawFd], until: Option<Instant>) -> Option<usize> {
     let mut waits: Vec<libc::pollfd> =
         fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
@@ -202,7 +206,7 @@ fn wait_readable(fds: &[RawFd], until: Option<Instant>) -> Option<usize> {
     }
 }
 
-/// A descriptor that was passed on by the controller: made this process's own again.
+/// A descriptor that the controller passed on becomes this process's own again.
 fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: fcntl fails on a number that is no open descriptor; one that is open was passed for this process to own.
     unsafe {
@@ -218,12 +222,13 @@ fn pidfd(pid: u32) -> Option<OwnedFd> {
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
         let fd = (fd >= 0).then(|| OwnedFd::from_raw_fd(fd));
-        // Had the controller ended before, somebody else could have its PID; but then this process has a new parent.
+        // If the controller had ended before, somebody else could have its PID; but then this process has a
+        // new parent.
         fd.filter(|_| libc::getppid() as u32 == pid)
     }
 }
 
-/// Blocks what would end this process and makes it readable instead.
+/// Blocks the signals that would end this process and makes them readable instead.
 fn stop_signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised before it is used, and signalfd returns a descriptor that nobody else owns.
     unsafe {

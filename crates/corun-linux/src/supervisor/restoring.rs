@@ -1,11 +1,11 @@
-//! Undoing everything a journal holds, and what inherited from it.
+//! Undoing everything that a journal holds, and everything inherited from it.
 //!
-//! The order is by urgency: first everybody runs again, then tasks and files get back what they had, then transient
-//! cgroups are dissolved, at last the tasks that were born meanwhile are looked through, and given back what their
-//! relatives had ([`super::inheritance`]). While one of them is found, and until it has been given back what it had, it may
-//! make another that inherits: so they are looked through until nobody is found.
+//! The order is by urgency: first everybody runs again; then tasks and files get back their values; then
+//! transient cgroups are dissolved; finally tasks that were born meanwhile are scanned, and get back their
+//! relatives' previous values ([`super::inheritance`]). Until such a task has been found and restored, it may
+//! make another that inherits. So the scan repeats until it finds none.
 //!
-//! Limit: who makes another and ends, faster than it is found, again and again.
+//! Limit: tasks that make another and end, faster than they are found, again and again.
 
 use super::inheritance::Inheritance;
 use super::journal::Contents;
@@ -15,8 +15,8 @@ use crate::root::{in_words, ReadError, Root};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// How often the tasks that were born meanwhile are looked through at most: whoever makes tasks all the time, and chooses by
-/// itself what looks inherited, is found again and again.
+/// The most scans for tasks that were born meanwhile: a program that makes tasks all the time, and itself
+/// chooses values that look inherited, is found again and again.
 const PASSES: usize = 10;
 
 /// What was restored, and what could not be.
@@ -35,13 +35,13 @@ impl Restored {
     }
 }
 
-/// Undoes everything. `live` is called before each step: some take long on a machine that is overloaded, and who does this
-/// may have to show that it goes on.
+/// Undoes everything. `live` is called before each step. Some steps take long on an overloaded machine, and
+/// the caller may have to show that it is alive.
 pub fn restore(root: &Root, contents: &Contents, live: &mut dyn FnMut()) -> Restored {
     let mut restored = Restored::default();
     for undo in contents.in_force.iter().rev() {
         live();
-        // Who cannot be released now is tried again, and reported, below.
+        // A tenant that cannot be released now is tried again, and reported, below.
         let _ = undo.release(root);
     }
     for undo in contents.in_force.iter().rev() {
@@ -55,7 +55,7 @@ pub fn restore(root: &Root, contents: &Contents, live: &mut dyn FnMut()) -> Rest
     restored
 }
 
-/// Gives back to tasks that were born since the journal was begun what their relatives had.
+/// Restores tasks that were born since the journal was begun to their relatives' previous values.
 fn restore_inheritors(root: &Root, contents: &Contents, live: &mut dyn FnMut()) {
     let mut inheritance = contents.inheritance();
     for _ in 0..PASSES {
@@ -64,7 +64,7 @@ fn restore_inheritors(root: &Root, contents: &Contents, live: &mut dyn FnMut()) 
             live();
             for aspect in aspects {
                 let which = (task, aspect.name());
-                // It may end meanwhile; there is nobody else who could refuse.
+                // It may end meanwhile; nobody else could refuse.
                 if !restored.contains(&which)
                     && aspect.is_inherited_by(task.tid)
                     && aspect.restore(task.tid).is_ok()
@@ -80,7 +80,8 @@ fn restore_inheritors(root: &Root, contents: &Contents, live: &mut dyn FnMut()) 
     }
 }
 
-/// Tasks that were born since the journal was begun to relatives of the changed, and what those had, the nearest first.
+/// Tasks that were born to relatives of changed tasks since the journal was begun, and the previous values of
+/// these, the nearest first.
 fn inheritors<'a>(root: &Root, inheritance: &'a Inheritance) -> Vec<(Task, Vec<&'a Aspect>)> {
     let mut found = Vec::new();
     if inheritance.is_empty() {
@@ -112,9 +113,9 @@ fn of_task(undo: &Undo) -> Option<(&Task, &Aspect)> {
     }
 }
 
-/// Who there is to have inherited: tells which changes that are not in force are needed still. Tasks that have ended and
-/// are related to the same processes are as one: a group in which tasks come and go for days needs as many lines as
-/// they had different values.
+/// The tasks that may have inherited: they decide which changes that are no longer in force are still needed.
+/// Ended tasks that are related to the same processes count as one. A group in which tasks come and go for
+/// days needs as many lines as they had different values.
 pub struct Descendants<'a> {
     root: &'a Root,
     processes: BTreeSet<u32>,
@@ -123,7 +124,7 @@ pub struct Descendants<'a> {
 }
 
 impl Descendants<'_> {
-    /// Looks through the processes that live now, less those that may not be looked at: to them nothing can be given back.
+    /// Scans the live processes, except those that may not be read: these cannot be restored.
     ///
     /// # Errors
     /// When another cannot be looked at.
@@ -142,10 +143,10 @@ impl Descendants<'_> {
         Ok(Descendants { root, processes, groups, kept: BTreeSet::new() })
     }
 
-    /// Whether a change that is not in force is needed for whoever may have inherited it.
+    /// Whether a change that is no longer in force is needed for a task that may have inherited it.
     pub fn need(&mut self, undo: &Undo) -> bool {
         let Some((task, aspect)) = of_task(undo) else { return false };
-        // One that lives is known by its lines: what it has it chose itself.
+        // A live task is known by its lines: its present values are its own choice.
         if is_still(self.root, task).unwrap_or(true) {
             return self.kept.insert((*task, aspect.clone()));
         }
@@ -155,7 +156,7 @@ impl Descendants<'_> {
     }
 }
 
-/// One sentence for what could not be undone.
+/// One sentence for the changes that could not be undone.
 pub fn complaint(failed: &[(Undo, String)]) -> Option<(String, String)> {
     let (undo, why) = failed.first()?;
     let more = match failed.len() - 1 {
@@ -177,7 +178,7 @@ pub fn complaint(failed: &[(Undo, String)]) -> Option<(String, String)> {
     Some((format!("`{undo}`{more}"), format!("{why}{by_hand}")))
 }
 
-/// The transient cgroups below a folder that no journal mentions: what is left when even the journal was lost.
+/// The transient cgroups below a folder that no journal mentions: the remains if even the journal was lost.
 pub fn stray_transients(mount: &std::path::Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut to_visit = vec![mount.to_owned()];
@@ -218,7 +219,7 @@ mod tests {
             self.0.path().join(format!("proc/{pid}"))
         }
 
-        /// Starts a process with this number, in place of whoever had it.
+        /// Starts a process with this number, in place of the previous one.
         fn start(&self, task: &Task, ppid: u32) {
             let (pid, pgid, ticks) = (task.pid, task.pgid, task.start_ns / procfs::TICK_NS);
             let stat = format!(
@@ -236,7 +237,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a process, and of what is changed of it.
+    /// What happens to a process, and to the changes made to it.
     #[derive(Clone, Debug)]
     enum Happens {
         Start { pid: u32, ppid: u32, pgid: u32 },
@@ -255,7 +256,8 @@ mod tests {
         ]
     }
 
-    /// What restoring would do: changes undone of those who live, and who else would be looked at for having inherited what.
+    /// The result of restoring: undone changes of live tasks, and the other tasks that would be checked for
+    /// inherited changes.
     fn restored(root: &Root, contents: &Contents) -> (Vec<Undo>, Vec<(u32, Vec<Aspect>)>) {
         let lives = |undo: &&Undo| of_task(undo).is_none_or(|(task, _)| is_still(root, task).unwrap());
         let direct = contents.in_force.iter().filter(lives).cloned().collect();
@@ -269,7 +271,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_compacted_journal_restores_whoever_lives_as_the_whole_one_does(
+        fn a_compacted_journal_restores_every_live_task_as_the_whole_one_does(
             all in proptest::collection::vec(happens(), 1..120),
         ) {
             let (proc, folder) = (Proc(tempfile::tempdir().unwrap()), tempfile::tempdir().unwrap());
@@ -303,7 +305,7 @@ mod tests {
                         living.remove(&pid);
                     }
                 }
-                // Whose task has ended, or given its number to another, is forgotten by its backend.
+                // If a task has ended, or another has its number, its backend forgets it.
                 in_force.retain(|(task, entry)| {
                     let lives = living.get(&task.pid) == Some(task);
                     if !lives {
@@ -317,14 +319,14 @@ mod tests {
             journal.compact(|undo| descendants.need(undo)).unwrap();
             let compacted = journal.contents().unwrap();
             prop_assert_eq!(restored(&root, &whole), restored(&root, &compacted));
-            // Three values of as many tasks as live, and of as many processes, groups and pairs of them as there are.
+            // Three values for as many tasks as live, and for all their processes, groups and pairs of these.
             let (tasks, both) = (living.len(), 10 * 10);
             prop_assert!(compacted.undone.len() <= 3 * (tasks + both));
         }
     }
 
     #[test]
-    fn a_group_in_which_tasks_come_and_go_needs_one_line_and_one_that_has_gone_none() {
+    fn a_group_in_which_tasks_come_and_go_needs_one_line_and_one_that_has_gone_needs_none() {
         let proc = Proc(tempfile::tempdir().unwrap());
         let task = |tid: u32, pgid| Task { tid, start_ns: procfs::TICK_NS, pid: tid, pgid };
         proc.start(&task(5, 5), 1);
@@ -340,7 +342,8 @@ mod tests {
         );
     }
 
-    /// A thread that says who it is, makes another when it is told to, and ends when nobody can tell it any more.
+    /// A thread that reports its identity, makes another on request, and ends when nobody can make requests
+    /// any more.
     fn thread(own: mpsc::Sender<u32>, tell: mpsc::Receiver<mpsc::Receiver<()>>) {
         own.send(own_tid()).unwrap();
         let mut born = Vec::new();
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_made_by_one_that_is_not_restored_yet_is_restored_as_well() {
+    fn a_child_of_a_task_that_is_not_restored_yet_is_restored_as_well() {
         let (cpus, pid) = (sched::affinity(0).unwrap(), std::process::id());
         if cpus.len() < 2 {
             return println!("skipped: there is one CPU only");
@@ -374,7 +377,7 @@ mod tests {
         let (end, until) = mpsc::channel();
         let (mut until, mut late) = (Some(until), None);
         restore_inheritors(&Root::new("/"), &contents, &mut || {
-            // Everybody there is has been found by now, and nobody has been restored.
+            // By now every task has been found, and none has been restored.
             if let Some(until) = until.take() {
                 tell.send(until).unwrap();
                 late = Some(ids.recv().unwrap());

@@ -1,7 +1,7 @@
-//! One change, written down as what undoes it: a line of the journal, and the deed.
+//! One change, recorded as its undo: a line of the journal, and the action.
 //!
-//! A line names the task by its TID and start time, so that another task with the same number later is left alone.
-//! Everything is safe to be done twice, and done to something that has gone it is done.
+//! A line names the task by its TID and start time, so that a later task with the same number is left alone.
+//! Every undo can safely be done twice. If the target has gone, it counts as done.
 
 use crate::root::Root;
 use crate::sched::{self, Attributes};
@@ -17,11 +17,11 @@ use std::path::PathBuf;
 pub enum Undo {
     /// Thaws a cgroup that was not frozen before.
     Thaw(PathBuf),
-    /// Thaws a transient cgroup, gives its processes back and removes it.
+    /// Thaws a transient cgroup, returns its processes and removes it.
     Dissolve(PathBuf),
     /// Continues a process that was not stopped before.
     Continue(Task),
-    /// Gives a task back what it had.
+    /// Returns a task to its previous values.
     Task(Task, Aspect),
     /// Writes a control file's former value back.
     File {
@@ -30,7 +30,7 @@ pub enum Undo {
         /// What it held.
         was: String,
     },
-    /// Gives a session's autogroup its nice value back, through whichever process of it lives.
+    /// Returns a session's autogroup to its nice value, through any live process of it.
     Autogroup {
         /// The autogroup's number.
         id: u64,
@@ -39,12 +39,12 @@ pub enum Undo {
     },
 }
 
-/// A task and its relations, which tell who inherited from it.
+/// A task and its relations, which show what inherited from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Task {
     /// The task.
     pub tid: u32,
-    /// When it started, after boot, to a tick.
+    /// When it started, since boot, to a tick.
     pub start_ns: u64,
     /// Its process.
     pub pid: u32,
@@ -55,7 +55,7 @@ pub struct Task {
 /// What was changed of a task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// Its slice; 0 was the kernel's default.
+    /// Its slice; 0 for the kernel's default.
     Slice {
         /// What it was, in nanoseconds.
         was_ns: u64,
@@ -74,7 +74,7 @@ pub enum Aspect {
     },
     /// Its CPUs.
     Cpus {
-        /// What they were; `None` for all there were.
+        /// The previous CPUs; `None` for all.
         was: Option<Vec<CpuId>>,
         /// What they became.
         set: Vec<CpuId>,
@@ -85,7 +85,7 @@ impl Undo {
     /// Undoes the change.
     ///
     /// # Errors
-    /// What the kernel says, unless it says that the target has gone.
+    /// The kernel's error, unless it says that the target has gone.
     pub fn perform(&self, root: &Root) -> io::Result<()> {
         let done = match self {
             Undo::Thaw(folder) => freezer::set_frozen(folder, false),
@@ -104,7 +104,7 @@ impl Undo {
         }
     }
 
-    /// Whether what was changed has gone, so that there is nothing to be undone.
+    /// Whether the target has gone, so that nothing has to be undone.
     pub fn is_over(&self, root: &Root) -> bool {
         match self {
             Undo::Thaw(path) | Undo::Dissolve(path) | Undo::File { path, .. } => {
@@ -119,10 +119,11 @@ impl Undo {
         }
     }
 
-    /// The part of undoing that lets somebody run again, for what has one: done for all before anything else is.
+    /// The part of an undo that lets a task run again, if there is one: this part is done first for all
+    /// changes.
     ///
     /// # Errors
-    /// What the kernel says, unless it says that the target has gone.
+    /// The kernel's error, unless it says that the target has gone.
     pub fn release(&self, root: &Root) -> io::Result<()> {
         match self {
             Undo::Dissolve(folder) => Undo::Thaw(folder.clone()).perform(root),
@@ -133,7 +134,7 @@ impl Undo {
 }
 
 impl Aspect {
-    /// What kind of change it is, in a word.
+    /// The kind of change, in a word.
     pub fn name(&self) -> &'static str {
         match self {
             Aspect::Slice { .. } => "slice",
@@ -143,35 +144,36 @@ impl Aspect {
         }
     }
 
-    /// Gives a task back what this aspect was.
+    /// Returns a task to its previous value of this aspect.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn restore(&self, tid: u32) -> io::Result<()> {
         let now = match self {
             Aspect::Cpus { was, .. } => return sched::set_affinity(tid, was.as_deref()),
-            // Also of a task that is real-time by now: it has its nice value again when it is not any more.
+            // Even for a task that is real-time by now: the nice value applies again when it is not any more.
             Aspect::Nice { was, .. } => return sched::set_nice(tid, *was),
             Aspect::Slice { .. } | Aspect::Batch { .. } => sched::attributes(tid)?,
         };
-        // The slice that is read is also a task's that has none of its own; written back it must be none again.
+        // The kernel also reports a slice for a task that has none of its own; writing it back must leave the
+        // task without one.
         let own = |a: &Attributes| if a.slice_ns == default_slice_ns() { 0 } else { a.slice_ns };
         let then = match *self {
             Aspect::Slice { was_ns } if now.is_fair() => Attributes { slice_ns: was_ns, ..now },
             Aspect::Batch { was } if now.policy == libc::SCHED_BATCH as u32 => {
                 Attributes { policy: was, slice_ns: own(&now), ..now }
             }
-            // It has chosen another policy since, and keeps it.
+            // It has chosen another policy since, and keeps that.
             _ => return Ok(()),
         };
         sched::set_attributes(tid, &then)
     }
 
-    /// Whether a task that is born to the changed one, and itself unchanged, shows that it inherited the change.
+    /// Whether an unchanged task that was born to the changed one shows that it inherited the change.
     pub fn is_inherited_by(&self, tid: u32) -> bool {
         let attributes = || sched::attributes(tid).ok().filter(Attributes::is_fair);
         match self {
-            // Hardly a program sets its own slice, so one that is not the kernel's is inherited.
+            // Hardly any program sets its own slice, so one that differs from the kernel's is inherited.
             Aspect::Slice { was_ns } => {
                 attributes().is_some_and(|a| a.slice_ns != default_slice_ns() && a.slice_ns != *was_ns)
             }
@@ -184,9 +186,10 @@ impl Aspect {
     }
 }
 
-/// The slice of a task that was given none; 0: this kernel has no slice per task. It is asked of the calling thread, which has
-/// none of its own for that moment, so that no thread need be started while somebody is parked; so the first to ask is to be
-/// an ordinary thread. Of one that is real-time the kernel does not tell, and the answer is asked for again.
+/// The slice of a task that was given none; 0 if this kernel has no slice per task. It is read from the
+/// calling thread, which has no slice of its own at that moment, so that no thread need be started while a
+/// tenant is parked. So the first caller must be an ordinary thread. For a real-time thread the kernel does
+/// not say, and the next call tries again.
 pub fn default_slice_ns() -> u64 {
     use std::sync::OnceLock;
     static DEFAULT: OnceLock<u64> = OnceLock::new();
@@ -194,7 +197,7 @@ pub fn default_slice_ns() -> u64 {
         return *known;
     }
     let Some(before) = sched::attributes(0).ok().filter(Attributes::is_fair) else { return 0 };
-    // Refused, it has what it had, which is as good a guess as there is.
+    // If that is refused, it has its previous value, which is as good a guess as any.
     let _ = sched::set_attributes(0, &Attributes { slice_ns: 0, ..before });
     let slice_ns = sched::attributes(0).map_or(0, |a| a.slice_ns);
     if before.slice_ns != slice_ns {
@@ -206,7 +209,7 @@ pub fn default_slice_ns() -> u64 {
 /// Whether the task is still the one that was changed.
 ///
 /// # Errors
-/// When nobody can tell: its line in `/proc` is there and cannot be read.
+/// If that cannot be determined: its entry in `/proc` exists and cannot be read.
 pub fn is_still(root: &Root, task: &Task) -> io::Result<bool> {
     procfs::lives(root, task.tid, task.start_ns).map_err(io::Error::other)
 }
@@ -216,8 +219,8 @@ fn restore_autogroup(root: &Root, id: u64, was: i32) -> io::Result<()> {
     with_autogroup(root, id, write).map(|_| ())
 }
 
-/// Does something to one process of an autogroup that lives long enough for it; `None` when there is none. Whoever may not
-/// be looked at is no help; one that could not be is, for all that is known, of this autogroup.
+/// Applies an operation to one process of an autogroup that lives long enough; `None` if there is none. A
+/// process that may not be read does not help. A process that could not be read may belong to this autogroup.
 fn with_autogroup<T>(
     root: &Root,
     id: u64,
@@ -237,10 +240,10 @@ fn with_autogroup<T>(
     unknown.map_or(Ok(None), |e| Err(io::Error::other(e)))
 }
 
-/// Sends a signal to a process, to no other that has its number by now.
+/// Sends a signal to a process, but not to another one that has its number by now.
 ///
 /// # Errors
-/// What the kernel says: `ESRCH` when it has gone, `EPERM` when it is somebody else's.
+/// The kernel's error: `ESRCH` if it has gone, `EPERM` if it belongs to somebody else.
 pub fn send(root: &Root, task: &Task, signal: i32) -> io::Result<()> {
     // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; pidfd_send_signal takes
     // it, a number, no siginfo and no flags.
@@ -299,7 +302,7 @@ impl fmt::Display for Task {
 }
 
 impl Undo {
-    /// Reads what [`Display`](fmt::Display) wrote; `None` for anything else, a line cut short included.
+    /// Reads what [`Display`](fmt::Display) wrote; `None` for anything else, including a truncated line.
     pub fn parse(line: &str) -> Option<Undo> {
         let (verb, rest) = line.split_once(' ')?;
         let folder = || rest.starts_with('/').then(|| PathBuf::from(rest));
@@ -377,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_says_all_of_it(u in undo()) {
+        fn a_line_holds_all_of_an_undo(u in undo()) {
             prop_assert_eq!(Undo::parse(&u.to_string()), Some(u));
         }
 
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_took_over_the_number_is_left_alone() {
+    fn a_task_that_reuses_the_number_is_left_alone() {
         let root = Root::new("/");
         let pid = std::process::id();
         let other = Task { tid: pid, start_ns: 1, pid, pgid: 0 };
@@ -399,9 +402,9 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_cannot_be_looked_at_is_not_taken_for_gone() {
+    fn a_task_that_cannot_be_read_does_not_count_as_gone() {
         let dir = tempfile::tempdir().unwrap();
-        // A folder can be opened, and not read as a file.
+        // A folder can be opened, but not read as a file.
         std::fs::create_dir_all(dir.path().join("proc/5/stat")).unwrap();
         let task = Task { tid: 5, start_ns: 1, pid: 5, pgid: 5 };
         let undo = Undo::Task(task, Aspect::Nice { was: 0, set: 5 });
@@ -409,13 +412,13 @@ mod tests {
         undo.perform(&Root::new(dir.path().join("nowhere"))).unwrap();
     }
 
-    /// Runs on a thread of its own: what is changed ends with it.
+    /// Runs on a thread of its own, so its changes end with that thread.
     fn aside<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
         std::thread::spawn(test).join().unwrap()
     }
 
     #[test]
-    fn who_has_chosen_another_policy_since_keeps_it() {
+    fn a_task_that_has_chosen_another_policy_since_keeps_it() {
         let other = libc::SCHED_OTHER as u32;
         let aspects = [Aspect::Batch { was: other }, Aspect::Slice { was_ns: 0 }];
         for aspect in aspects.clone() {
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_become_real_time_since_has_its_nice_value_when_it_is_not_any_more() {
+    fn a_task_that_has_become_real_time_since_has_its_nice_value_when_it_is_not_any_more() {
         aside(|| {
             let before = sched::attributes(0).unwrap();
             let set = before.nice + 5;
@@ -457,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autogroup_gets_its_nice_value_back_through_whichever_process_of_it_lives() {
+    fn an_autogroup_gets_its_nice_value_back_through_any_live_process_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         let file = |pid: u32| dir.path().join(format!("proc/{pid}/autogroup"));
@@ -473,7 +476,7 @@ mod tests {
         let gone = Undo::Autogroup { id: 13, was: 0 };
         assert!(gone.is_over(&root));
         gone.perform(&root).unwrap();
-        // A folder can be opened, and not read as a file: of whom nobody can tell.
+        // A folder can be opened, but not read as a file: nothing can be determined about such a task.
         std::fs::create_dir_all(file(4)).unwrap();
         std::fs::write(file(6), "/autogroup-12 nice 7\n").unwrap();
         undo.perform(&root).unwrap();
@@ -481,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_needs_no_undoing() {
+    fn a_target_that_has_gone_needs_no_undoing() {
         let root = Root::new("/");
         let task = Task { tid: std::process::id(), start_ns: 1, pid: std::process::id(), pgid: 0 };
         for gone in [

@@ -60,7 +60,7 @@ fn path_of(subject: Result<Subject, TargetError>) -> String {
 }
 
 #[test]
-fn processes_that_are_not_there_are_said_with_the_remedy() {
+fn missing_processes_are_reported_with_the_remedy() {
     let m = Made::new();
     m.process(10, 'S', &["sleep"], &[(10, "sleep")]);
     m.process(11, 'Z', &[], &[(11, "gone")]);
@@ -118,7 +118,7 @@ fn a_cgroup_is_found_by_any_path_to_its_folder_and_the_root_is_refused_by_each_o
 }
 
 #[test]
-fn a_pod_is_found_by_what_it_is_called_in_its_cluster_and_not_by_the_logs_of_one_that_was_replaced() {
+fn a_pod_is_found_by_its_name_in_the_cluster_and_not_by_the_logs_of_a_replaced_one() {
     let m = Made::new();
     let (uid, gone) = ("3f2a9c1e-1b2c-4d5e-8f90-a1b2c3d4e5f6", "0f2a9c1e-1b2c-4d5e-8f90-a1b2c3d4e5f6");
     let pod = format!("/kubepods/burstable/pod{uid}");
@@ -232,7 +232,7 @@ fn a_virtual_machine_is_found_by_name_or_pid_and_its_vcpus_are_apart_from_its_io
 }
 
 #[test]
-fn guests_are_named_as_qemu_was_told() {
+fn guests_have_the_names_that_qemu_was_given() {
     let name =
         |args: &[&str]| crate::program::guest(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
     assert_eq!(name(&["q", "-name", "vm1,debug-threads=on"]).as_deref(), Some("vm1"));
@@ -242,7 +242,7 @@ fn guests_are_named_as_qemu_was_told() {
 }
 
 #[test]
-fn threads_are_vcpus_by_their_names_alone() {
+fn threads_are_vcpus_only_by_their_names() {
     for yes in ["CPU 0/KVM", "CPU 12/TCG", "ALL CPUs/TCG", "fc_vcpu 3", "vcpu1"] {
         assert!(is_vcpu(yes), "{yes}");
     }
@@ -252,7 +252,7 @@ fn threads_are_vcpus_by_their_names_alone() {
 }
 
 #[test]
-fn a_command_is_called_by_its_name_without_the_folder() {
+fn a_command_is_named_without_its_folder() {
     assert_eq!(Subject::command(1, "/usr/bin/make").tenant().unwrap().name, "make");
     assert_eq!(Subject::command(1, "./").tenant().unwrap().name, "./");
 }

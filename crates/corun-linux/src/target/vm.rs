@@ -1,8 +1,8 @@
-//! Virtual machines: found by name or by the PID of their process; their vCPUs are the threads that carry a vCPU's
-//! name, their other threads and the kernel's vhost threads are I/O.
+//! Virtual machines, found by name or by the PID of their process. Their vCPUs are the threads with a vCPU's
+//! name; their other threads and the kernel's vhost threads are I/O.
 //!
-//! Limit: QEMU names its threads only with `-name …,debug-threads=on`, as libvirt starts it; without, no thread can
-//! be told to be a vCPU, and that is said.
+//! Limit: QEMU names its threads only with `-name …,debug-threads=on`, as libvirt starts it. Without that, no
+//! thread can be recognized as a vCPU, and that is reported.
 
 use super::{live_process, Subject, TargetError};
 use crate::cgroup::Membership;
@@ -15,11 +15,11 @@ impl Subject {
     /// A virtual machine, by its name or the PID of its process.
     ///
     /// # Errors
-    /// [`TargetError`] when there is none, more than one of that name, or its vCPUs cannot be told.
+    /// [`TargetError`] if there is none, more than one with that name, or its vCPUs cannot be recognized.
     pub fn vm(root: &Root, name_or_pid: &str) -> Result<Subject, TargetError> {
         let mut vms = Vec::new();
         for pid in procfs::processes(root)? {
-            // A process may end at any time; it is then no virtual machine.
+            // A process may end at any time; then it is no virtual machine.
             if let Ok(Some(vm)) = Threads::read(root, pid) {
                 vms.push((vm_name(root, pid), pid, vm));
             }
@@ -55,7 +55,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// `None` when no thread carries a vCPU's name.
+    /// `None` if no thread has a vCPU's name.
     fn read(root: &Root, pid: u32) -> Result<Option<Threads>, ReadError> {
         let (mut vcpus, mut io) = (Vec::new(), Vec::new());
         for tid in procfs::tasks(root, pid)? {
@@ -81,7 +81,7 @@ pub fn is_vcpu(comm: &str) -> bool {
     ["fc_vcpu ", "crosvm_vcpu", "vcpu"].iter().any(|prefix| comm.strip_prefix(prefix).is_some_and(is_number))
 }
 
-/// The guest's name from QEMU's `-name`, else from its cgroup, else `vm <pid>`.
+/// The guest's name from QEMU's `-name`, otherwise from its cgroup, otherwise `vm <pid>`.
 fn vm_name(root: &Root, pid: u32) -> String {
     let from_command = || program::guest(&procfs::command_line(root, pid).ok()?);
     let from_cgroup = || {

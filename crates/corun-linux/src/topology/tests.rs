@@ -107,7 +107,8 @@ fn offline_cpus_leave_holes_and_nothing_else() {
 
 #[test]
 fn a_socket_with_several_core_complexes_has_several_llc_domains() {
-    // One socket, 4 core complexes of 4 cores, no SMT; two NUMA nodes per socket (NPS2) plus one of memory alone.
+    // One socket, 4 core complexes of 4 cores, no SMT; two NUMA nodes per socket (NPS2) plus one with memory
+    // only.
     let s = Sysfs::new("0-15", "AMD EPYC 7302");
     for cpu in 0..16u32 {
         s.cpu(cpu, 0, &cpu.to_string());
@@ -144,7 +145,7 @@ fn an_arm_machine_whose_shared_cache_is_not_described_has_one_llc_domain_per_soc
 }
 
 #[test]
-fn where_a_container_hides_sysfs_the_cpus_come_from_cpuinfo() {
+fn if_a_container_hides_sysfs_the_cpus_come_from_cpuinfo() {
     let s = Sysfs(tempfile::tempdir().unwrap());
     s.put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: X\n\nprocessor\t: 3\nmodel name\t: X\n");
     let m = read_machine(&s.root()).unwrap();
@@ -163,7 +164,7 @@ fn caches_that_span_sockets_and_cores_that_span_caches_are_split() {
 }
 
 #[test]
-fn nonsense_and_absence_are_said_with_the_file() {
+fn nonsense_and_missing_files_are_reported_with_the_file() {
     let s = Sysfs::new("0-x", "m");
     let e = read_machine(&s.root()).unwrap_err().to_string();
     assert!(e.ends_with("cpu/online holds `0-x`, which is not a list of CPUs such as 0-3,5"), "{e}");

@@ -1,7 +1,8 @@
-//! Whatever keeps a task from running that is no neighbour: its budget, a signal, a tracer, a freezer. Each is a category of
-//! its own, whether it was made before corun began to watch or after, and nobody is blamed for it.
+//! Everything that keeps a task from running and is no neighbor: its budget, a signal, a tracer, a freezer.
+//! Each is a category of its own, whether it began before or after corun started to watch, and nobody is
+//! blamed for it.
 //!
-//! The truth is what the test does: how large the budget is, or how long it stopped the task.
+//! The test knows the truth: the size of the budget, or how long it stopped the task.
 
 use super::*;
 use corun_linux::cgroup::Cgroups;
@@ -10,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
 
-/// What keeps the task from running, and what that is called.
+/// What keeps the task from running, and the name of that category.
 struct Case {
     name: &'static str,
     make: fn(&Witness) -> Result<Kept, String>,
@@ -19,9 +20,9 @@ struct Case {
 
 /// How it is kept from running.
 enum Kept {
-    /// By a budget of this share of a CPU.
+    /// A budget of this share of a CPU.
     Budget { share: f64, _folders: Folders },
-    /// By being held and let go in turns.
+    /// Holding and releasing in turns.
     InTurns { hold: Turn, release: Turn, _folders: Folders },
 }
 
@@ -53,7 +54,7 @@ fn frozen(parts: &Parts) -> u64 {
 }
 
 #[test]
-fn what_keeps_a_task_from_running_is_called_what_it_is_and_nobodys_fault() {
+fn whatever_keeps_a_task_from_running_has_its_category_and_no_culprit() {
     let _alone = alone();
     for case in TABLE {
         for is_made_before in [true, false] {
@@ -71,7 +72,7 @@ fn try_case(case: &Case, is_made_before: bool) -> Result<(), String> {
     if let Some(made) = &kept {
         spend(made, Duration::from_millis(400));
     }
-    // Stock is taken of one that is held right then.
+    // The window is closed while the task is held.
     if let Some(Kept::InTurns { hold, .. }) = &kept {
         hold();
     }
@@ -95,7 +96,7 @@ fn try_case(case: &Case, is_made_before: bool) -> Result<(), String> {
     let (is, truth) = ((case.part)(&parts) as f64 / life_ns, expected_ns as f64 / life_ns);
     let steal = parts.steal_ns as f64 / life_ns;
     println!("{}, made before: {is_made_before}: {is:.3}, truth {truth:.3}, stolen {steal:.3}", case.name);
-    // Whoever has a budget of the real-time classes goes before all others: nobody can make it wait.
+    // A task with a budget of the real-time classes goes before all others: nobody can make it wait.
     let is_fair = corun_linux::sched::attributes(task.pid()).unwrap().policy == libc::SCHED_OTHER as u32;
     drop(task);
     if is_fair && steal > 0.1 && !is_quiet {
@@ -107,7 +108,7 @@ fn try_case(case: &Case, is_made_before: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets time pass; for how long it was kept from running meanwhile, in nanoseconds.
+/// Lets time pass; returns how long the task was kept from running meanwhile, in nanoseconds.
 fn spend(kept: &Kept, time: Duration) -> u64 {
     let began = Instant::now();
     match kept {
@@ -130,7 +131,7 @@ fn spend(kept: &Kept, time: Duration) -> u64 {
     }
 }
 
-/// For how long the CPUs were idle since they were switched on, all together, in hundredths of a second.
+/// How long the CPUs were idle since they were switched on, in total, in hundredths of a second.
 fn idle_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     stat.split_whitespace().nth(4).unwrap().parse().unwrap()
@@ -140,12 +141,12 @@ fn allowed_cpus() -> usize {
     corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count()
 }
 
-/// Cgroups, the outer ones first. Whoever is still in them is moved up when they are dropped.
+/// Cgroups, the outer ones first. Processes that are still in them are moved up when they are dropped.
 #[derive(Default)]
 struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// A cgroup where this controller is, and one in it.
+    /// A cgroup with this controller, and one in it.
     fn with(controller: &str, inner: bool) -> Result<Folders, String> {
         let cgroups = Cgroups::discover(&Root::new("/")).map_err(|e| e.to_string())?;
         let tree = cgroups.with_controller(controller).ok_or(format!("no {controller} controller"))?;
@@ -173,7 +174,7 @@ impl Folders {
         write(&self.0[self.0.len() - 1].join("cgroup.procs"), &pid.to_string())
     }
 
-    /// Lets the outer one use a share of a CPU.
+    /// Allows the outer one a share of a CPU.
     fn allow(&self, share: f64) -> Result<(), String> {
         let us = (share * 100_000.0) as u64;
         let v2 = self.outer().join("cpu.max");
@@ -233,7 +234,7 @@ fn quota_of_several(task: &Witness) -> Result<Kept, String> {
 
 fn real_time_group(task: &Witness) -> Result<Kept, String> {
     let folders = Folders::with("cpu", false)?;
-    // Their real-time tasks have no budget of their own where the kernel has no groups of them.
+    // Their real-time tasks have no budget of their own if the kernel has no groups of them.
     write(&folders.outer().join("cpu.rt_period_us"), "200000")?;
     write(&folders.outer().join("cpu.rt_runtime_us"), "20000")?;
     folders.add(task.pid())?;
@@ -340,7 +341,7 @@ fn freezer_v2(task: &Witness) -> Result<Kept, String> {
 }
 
 #[test]
-fn who_sleeps_and_is_stopped_is_stopped_and_not_asleep() {
+fn a_sleeping_task_that_is_stopped_is_stopped_and_not_asleep() {
     let _alone = alone();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     sleep(Duration::from_millis(50));
@@ -366,7 +367,7 @@ fn who_sleeps_and_is_stopped_is_stopped_and_not_asleep() {
     sleeper.wait().unwrap();
 }
 
-/// Call 162 is `nanosleep` to a program of 32 bits and `sync` to one of 64.
+/// Call 162 is `nanosleep` in a program of 32 bits and `sync` in one of 64.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_32_bit_programs_calls_are_read_by_their_own_numbers() {

@@ -1,10 +1,11 @@
-//! CPU quotas: whom one stops is throttled, and stolen from by nobody.
+//! CPU quotas: a task that a quota stops is throttled, and nobody steals from it.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use witness::Prompt;
 
-/// A cgroup of so small a quota that it is used up also on a busy machine, or `None` with the reason printed.
+/// A cgroup with such a small quota that it is used up even on a busy machine, or `None` with the reason
+/// printed.
 fn quota(name: &str) -> Option<witness::QuotaCgroup> {
     let made = witness::QuotaCgroup::new(name, 0.05);
     if made.is_none() {
@@ -14,7 +15,7 @@ fn quota(name: &str) -> Option<witness::QuotaCgroup> {
 }
 
 #[test]
-fn a_quota_is_throttling_and_nobodys_fault() {
+fn a_quota_is_throttling_without_a_culprit() {
     let _alone = alone();
     let Some(cgroup) = quota("corun-test-quota") else { return };
     let spinner = Witness::start(&[0]);
@@ -29,13 +30,13 @@ fn a_quota_is_throttling_and_nobodys_fault() {
         println!("skipped: the machine was too busy for it to use up its quota");
         return;
     }
-    // The kernel counts whole throttled spells, the window may cut the first and the last.
+    // The kernel counts whole throttled spells; the window may cut the first and the last.
     let off = parts.throttled_ns.abs_diff(by_kernel_ns);
     assert!(off < by_kernel_ns / 10 + 80_000_000, "off by {off} ns: {parts:?}");
 }
 
 #[test]
-fn a_quota_that_stops_somebody_across_the_edge_of_a_window_is_not_stolen_time() {
+fn a_quota_that_stops_a_task_across_the_edge_of_a_window_is_not_stolen_time() {
     let _alone = alone();
     let Some(cgroup) = quota("corun-test-edges") else { return };
     // Shorter and longer than a window, and in step with none.
@@ -61,16 +62,16 @@ fn a_quota_that_stops_somebody_across_the_edge_of_a_window_is_not_stolen_time() 
             println!("skipped: the machine was too busy for it to use up its quota");
             return;
         }
-        // The kernel counts whole spells, of which the first and the last may be cut.
+        // The kernel counts whole spells; the first and the last may be cut.
         let off_ns = throttled_ns.abs_diff(by_kernel_ns);
         assert!(off_ns < by_kernel_ns / 20 + 2_000 * period_us, "off by {off_ns} ns");
-        // A loop that never sleeps has no wake-ups to be late for.
+        // A loop that never sleeps has no wake-ups that could be late.
         assert!(idle_ns * 50 < throttled_ns, "{idle_ns} ns on an idle CPU of {throttled_ns} ns throttled");
     }
 }
 
 #[test]
-fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
+fn a_task_that_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     let _alone = alone();
     let Some(cgroup) = quota("corun-test-moved") else { return };
     if corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count() < 2 {
@@ -97,12 +98,12 @@ fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     println!("{parts:?}");
     assert!(parts.steal_ns > seen.window_ns() / 10, "it had to wait: {parts:?}");
     let by_kernel_ns = cgroup.throttled_ns() - throttled_ns;
-    // The clock of a CPU that is not this one may be some milliseconds old.
+    // The clock of another CPU may be some milliseconds old.
     let most_ns = by_kernel_ns + seen.window_ns() / 30;
     assert!(parts.throttled_ns <= most_ns, "the kernel says {by_kernel_ns} ns: {parts:?}");
 }
 
-/// Has the CPU for itself, before all fair tasks, until it is told to end. That should be soon.
+/// Has the CPU to itself, before all fair tasks, until it is told to end. That should be soon.
 fn hold(cpu: usize, is_over: &AtomicBool) {
     witness::confine(0, &[cpu]);
     let _first = Prompt::new();
@@ -112,8 +113,7 @@ fn hold(cpu: usize, is_over: &AtomicBool) {
 }
 
 #[test]
-fn whose_quota_is_filled_while_it_waits_is_stolen_from_since_then_also_when_the_window_ends_before_the_wait()
-{
+fn a_wait_that_outlasts_the_refill_of_its_quota_is_steal_from_then_on_even_if_the_window_ends_first() {
     let _alone = alone();
     let Some(cgroup) = quota("corun-test-open") else { return };
     if corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count() < 2 {
@@ -127,7 +127,7 @@ fn whose_quota_is_filled_while_it_waits_is_stolen_from_since_then_also_when_the_
     witness::confine(0, &[1]);
     let mut compared = 0;
     for _ in 0..6 {
-        // Between two spells: what the kernel has counted is all that there was.
+        // Between two spells: the kernel has counted everything so far.
         let (refills, mut looked_at) = (cgroup.refills(), Instant::now());
         let until = looked_at + Duration::from_secs(2);
         while cgroup.refills() == refills && Instant::now() < until {
@@ -135,10 +135,10 @@ fn whose_quota_is_filled_while_it_waits_is_stolen_from_since_then_also_when_the_
             std::thread::sleep(Duration::from_millis(1));
         }
         see(&mut host, 1);
-        // As much may be missing of a spell that has begun already.
+        // This much may be missing from a spell that has already begun.
         let cut_ns = looked_at.elapsed().as_nanos() as u64;
         let (before_ns, refills) = (cgroup.throttled_ns(), cgroup.refills());
-        // Its quota is used up by now, and filled again when somebody else has the CPU.
+        // Its quota is used up by now, and is refilled while somebody else has the CPU.
         std::thread::sleep(Duration::from_millis(40));
         let is_over = AtomicBool::new(false);
         let (seen, since_ns, by_kernel_ns) = std::thread::scope(|threads| {

@@ -1,14 +1,14 @@
-//! Who is a tenant: whoever starts, moves and leaves knows the answer.
+//! The identity of tenants: the test starts, moves and ends tasks, so it knows the answer.
 
 use super::*;
 use corun_linux::cgroup::{Cgroups, Membership, Tree};
 use std::path::PathBuf;
 use std::process::Child;
 
-/// A program that spins, under a name of its own.
+/// A program that spins, with a name of its own.
 const TWIG: &str = "corun-twig";
 
-/// A folder with a shell that is called [`TWIG`], and what was started of it; all of that ends with it.
+/// A folder with a shell named [`TWIG`], and the processes started from it; all of them end with it.
 struct Twigs {
     folder: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// The keys of the tenants that have tasks of this name, and how many tasks.
+/// The keys of the tenants that have tasks with this name, and the number of tasks.
 fn keys_of(seen: &Observation, name: &str) -> (BTreeSet<String>, usize) {
     let tasks: Vec<TenantId> = seen.tasks.iter().filter(|t| &*t.name == name).map(|t| t.tenant).collect();
     (tasks.iter().map(|id| seen.tenant(*id).unwrap().key.clone()).collect(), tasks.len())
@@ -62,7 +62,7 @@ fn key_of(seen: &Observation, pid: u32) -> String {
 }
 
 #[test]
-fn a_tenant_given_by_its_pid_is_all_that_descends_from_it_whatever_that_does() {
+fn a_tenant_given_by_its_pid_is_all_its_descendants_whatever_they_do() {
     let _alone = alone();
     let twigs = Twigs::new();
     // One before it is watched; then a child, a session of its own, and one whose parent ends.
@@ -115,7 +115,7 @@ fn a_script_is_one_tenant_and_two_scripts_of_one_name_are_two() {
     );
 }
 
-/// Not a test of its own: a process that leaves its process group when it is told to, and goes on.
+/// Not a test of its own: a process that leaves its process group on request, and goes on.
 #[test]
 fn a_member_that_leaves() {
     let Ok(how) = std::env::var("CORUN_TEST_LEAVES") else { return };
@@ -137,7 +137,7 @@ fn a_member_that_leaves() {
 }
 
 #[test]
-fn who_leaves_its_process_group_or_session_is_a_tenant_of_its_own_from_the_next_window_on() {
+fn a_task_that_leaves_its_process_group_or_session_is_a_tenant_of_its_own_from_the_next_window_on() {
     let _alone = alone();
     let Some(mut host) = host(Subject::All) else { return };
     for how in ["setsid", "setpgid"] {
@@ -152,7 +152,7 @@ fn who_leaves_its_process_group_or_session_is_a_tenant_of_its_own_from_the_next_
         let after: BTreeSet<String> = {
             let seen = see(&mut host, 200);
             let tids = procfs::tasks(&Root::new("/"), member.id()).unwrap();
-            // The first thread sleeps, and is looked at when something happens to it.
+            // The first thread sleeps, and is read when something happens to it.
             tids.into_iter().filter(|tid| *tid != member.id()).map(|tid| key_of(&seen, tid)).collect()
         };
         end(member);
@@ -174,7 +174,7 @@ impl Nested {
         let outer = tree.mount.join(&name);
         let inner = outer.join("inner");
         std::fs::create_dir_all(&inner).ok()?;
-        // A cpuset begins empty, and takes nobody then.
+        // A cpuset starts empty, and accepts nobody then.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             for folder in [&outer, &inner] {
                 let above = std::fs::read_to_string(folder.parent().unwrap().join(file));
@@ -199,7 +199,7 @@ impl Drop for Nested {
 }
 
 #[test]
-fn a_cgroup_of_any_tree_is_a_tenant_also_of_who_is_moved_into_it_and_below_and_out_again() {
+fn a_cgroup_of_any_tree_is_a_tenant_and_tasks_moved_in_below_and_out_change_tenants() {
     let _alone = alone();
     let Some(mut host) = host(Subject::All) else { return };
     let root = Root::new("/");
@@ -269,7 +269,7 @@ fn short_commands_have_their_names_and_naming_them_reads_nothing() {
 }
 
 #[test]
-fn a_task_that_is_not_followed_is_counted_once_however_often_something_happens_to_it() {
+fn a_task_that_is_not_followed_is_counted_once_however_many_events_it_has() {
     let _alone = alone();
     let options = LiveOptions { max_tasks: Some(64), ..LiveOptions::new(Subject::All) };
     let Some(mut host) = host_with(options) else { return };

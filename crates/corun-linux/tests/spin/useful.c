@@ -1,6 +1,6 @@
-/* Programs that never wait: each kernel runs in a thread that bears its name, for the CPU time given in milliseconds.
- * Compiled at several levels of optimisation, they are what a spin detector must leave alone: tight loops, loops
- * without stores, loops that look at memory that others write, locks that are always free. */
+/* Programs that never wait: each kernel runs in a thread with its name, for the CPU time given in
+ * milliseconds. A spin detector must leave them alone at several levels of optimization: tight loops, loops
+ * without stores, loops that read memory that others write, locks that are always free. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -23,7 +23,7 @@ static double cpu_s(void) {
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-/* Repeats a kernel for the thread's budget, looking at the clock rarely. */
+/* Repeats a kernel for the thread's budget, and reads the clock rarely. */
 #define REPEAT(body)                       \
     do {                                   \
         double end = cpu_s() + budget_s;   \
@@ -127,7 +127,7 @@ static void collatz(void) {
     REPEAT(for (uint64_t i = 1; i < 256; i++) for (uint64_t n = i; n != 1; n = n & 1 ? 3 * n + 1 : n / 2) steps++);
     sink = steps;
 }
-/* Looks at memory that others may write, and works. */
+/* Reads memory that others may write, and works. */
 static void polling(void) {
     static _Atomic int stop;
     static uint64_t a[N];
@@ -187,7 +187,7 @@ static void mutex(void) {
     REPEAT(for (int i = 0; i < 1000; i++) { pthread_mutex_lock(&m); n++; pthread_mutex_unlock(&m); });
     sink = n;
 }
-/* Loops that retry only when somebody interferes. */
+/* Loops that retry only if somebody interferes. */
 static void cas_loop(void) {
     static _Atomic uint64_t most;
     REPEAT(for (uint64_t i = 0; i < 1000; i++) {

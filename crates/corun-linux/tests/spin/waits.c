@@ -1,5 +1,6 @@
-/* Programs that wait by spinning and know for how long: two threads, each of which prints its name, CPU time and the
- * CPU time it spent waiting, in nanoseconds. One work loop for all; what differs is how they wait.
+/* Programs that wait by spinning and know for how long: two threads, each of which prints its name, CPU time
+ * and the CPU time that it spent waiting, in nanoseconds. All have the same work loop; only the way of
+ * waiting differs.
  *
  *   waits KIND ROUNDS     KIND: spinlock, futexlock, flag, each, yield, clock, omp
  */
@@ -77,10 +78,10 @@ static void lock_rounds(int me, int by_futex) {
     report("lock", cpu_ns() - begin, spin);
 }
 
-/* A pair in step: the first works three times as long as the second, who waits for it. */
+/* A pair in step: the first works three times as long as the second, which waits for it. */
 static _Atomic int step;
 static _Atomic int done;
-/* What "each" waits for, one after the other: a wait inside a loop that gets on. */
+/* The successive objects that "each" waits for: a wait inside a loop that makes progress. */
 static struct { _Alignas(64) _Atomic int step; } steps[8];
 static void wait_for(const char *how, int value) {
     int64_t end = read_ns(CLOCK_MONOTONIC) + 100000000000L;

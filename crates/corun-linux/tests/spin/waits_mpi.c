@@ -1,6 +1,7 @@
-/* Two processes that wait for each other in MPI's barrier and know for how long: like waits.c, one works three times as
- * long as the other, and the other waits for some 8 ms a round: waits shorter than the time between two samples are not
- * found (see spin/message_passing.rs). Built without MPI's headers, which few machines have: the few declarations are Open MPI's.
+/* Two processes that wait for each other in MPI's barrier and know for how long. As in waits.c, one works
+ * three times as long as the other, and the other waits for about 8 ms a round. Waits shorter than the time
+ * between two samples are not found (see spin/message_passing.rs). This is built without MPI's headers, which
+ * few machines have: the few declarations are Open MPI's.
  *
  *   mpirun -np 2 waits_mpi ROUNDS
  */

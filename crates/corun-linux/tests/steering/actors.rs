@@ -1,6 +1,6 @@
-//! Test processes whose progress can be read, and this test program again in another part.
+//! Test processes whose progress can be read, and this test program again in another role.
 //!
-//! Only what is started here is ever parked or changed.
+//! Only processes started here are ever parked or changed.
 
 use corun_linux::stock::{Options, Scope, StockBackend};
 use corun_linux::{procfs, sched, supervisor, Root};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which part this program plays when it is started again.
+/// The role that this program plays when it is started again.
 pub const PART: &str = "CORUN_TEST_PART";
 
 /// What a test process does.
@@ -22,18 +22,19 @@ pub enum Act {
     Spin,
     /// Starts a child that counts for a while, waits for it, and again.
     Fork,
-    /// Counts until it is told to, and from then on has a child by the name of `server`, in a process group of its own, count.
+    /// Counts until it gets the request; from then on a child named `server`, in a process group of its own,
+    /// counts.
     Found,
-    /// Has a thread count and ends its own: the process goes on without its first thread.
+    /// Lets a thread count and ends its own: the process goes on without its first thread.
     Leaderless,
 }
 
 /// A count that tells to.
 const FOUNDS: u64 = 1 << 62;
 
-/// Processes in a process group of their own that count. Killed when dropped.
+/// Processes in a process group of their own that count. Dropping kills them.
 pub struct Actors {
-    /// 0 once it was killed: the number may be somebody else's then.
+    /// 0 once it was killed: then the number may belong to somebody else.
     pids: Vec<AtomicI32>,
     counts: &'static [AtomicU64; ROOM],
 }
@@ -45,7 +46,7 @@ impl Actors {
         Actors::start(&vec![Act::Spin; n], false)
     }
 
-    /// Starts processes; in a session of their own, so in an autogroup of their own, if wanted.
+    /// Starts processes; on request in a session of their own, and so in an autogroup of their own.
     pub fn start(acts: &[Act], session: bool) -> Actors {
         // SAFETY: a fresh anonymous shared mapping that is never unmapped; zeroed memory is valid counts.
         let counts = unsafe {
@@ -100,7 +101,7 @@ impl Actors {
         (0..self.pids.len()).map(|at| self.count(at)).collect()
     }
 
-    /// Has one of them start its server, whose process this returns.
+    /// Makes one of them start its server, and returns the server's process.
     pub fn found(&self, at: usize) -> u32 {
         self.counts[at].store(FOUNDS, Ordering::Relaxed);
         assert!(eventually(Duration::from_secs(20), || self.count(at) < FOUNDS), "no server was started");
@@ -109,7 +110,7 @@ impl Actors {
         family.into_iter().find(|pid| *pid != founder).expect("it has a child")
     }
 
-    /// Whether every one of them counts on.
+    /// Whether every one of them keeps counting.
     pub fn run(&self, patience: Duration) -> bool {
         let before = self.counts();
         eventually(patience, || self.counts().iter().zip(&before).all(|(now, was)| now > was))
@@ -271,7 +272,8 @@ pub fn start(part: &str, environment: &[(&str, String)]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Everything that may be changed of a process: its v2 cgroup, and policy, nice, slice and CPUs of every task.
+/// Everything that may be changed in a process: its v2 cgroup, and policy, nice, slice and CPUs of every
+/// task.
 pub fn state_of(pids: &[u32]) -> Vec<String> {
     let root = Root::new("/");
     let mut state = Vec::new();
@@ -285,7 +287,7 @@ pub fn state_of(pids: &[u32]) -> Vec<String> {
     state
 }
 
-/// Where the v2 tree is mounted, if transient cgroups can be made in it.
+/// The mount point of the v2 tree, if transient cgroups can be made in it.
 pub fn v2_mount() -> Option<PathBuf> {
     let cgroups = corun_linux::cgroup::Cgroups::discover(&Root::new("/")).ok()?;
     let mount = cgroups.v2()?.mount.clone();

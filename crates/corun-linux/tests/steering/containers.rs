@@ -1,4 +1,4 @@
-//! What a container's limits do to what is given back.
+//! The effect of a container's limits on restored values.
 
 use super::actors::{backend, seen, Actors};
 use super::{alone, is_root, PATIENCE};
@@ -12,14 +12,14 @@ use std::path::PathBuf;
 struct CpuSet(PathBuf);
 
 impl CpuSet {
-    /// `None` where there is no such controller, or none can be made.
+    /// `None` if there is no such controller, or none can be made.
     fn make() -> Option<CpuSet> {
         let cgroups = Cgroups::discover(&Root::new("/")).ok()?;
         let mount = cgroups.with_controller("cpuset")?.mount.clone();
         let set = CpuSet(mount.join(format!("corun-test.{}.cpus", std::process::id())));
         std::fs::create_dir(&set.0).ok()?;
         let mems = std::fs::read_to_string(mount.join("cpuset.mems")).unwrap_or_default();
-        // Of the first generation one is useless without.
+        // A cpuset of the first generation is useless without it.
         let _ = freezer::write_file(&set.0.join("cpuset.mems"), mems.trim());
         set.become_of("0").then_some(set)
     }
@@ -40,7 +40,7 @@ impl Drop for CpuSet {
 }
 
 #[test]
-fn who_had_the_cpus_of_its_container_has_those_that_this_is_given_later() {
+fn a_task_with_the_cpus_of_its_container_gets_cpus_that_the_container_is_given_later() {
     let cpus = sched::affinity(0).unwrap();
     if !is_root() || cpus != [CpuId(0), CpuId(1)] {
         return println!("skipped: needs root and CPUs 0 and 1");

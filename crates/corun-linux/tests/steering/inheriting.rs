@@ -1,4 +1,4 @@
-//! Tasks that are born to those that were changed, and are changed themselves.
+//! Tasks that are born to changed ones, and are changed themselves.
 
 use super::actors::{backend, eventually, seen, state_of};
 use super::{alone, PATIENCE};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that makes children that sleep, in a group of its own. All are killed when it is dropped.
+/// A shell that makes sleeping children, in a group of its own. All are killed when it is dropped.
 struct Parent {
     shell: Child,
     children: Vec<u32>,
@@ -28,7 +28,7 @@ impl Parent {
         self.shell.id()
     }
 
-    /// Makes a child, `how` it is told to.
+    /// Makes a child in the given way.
     fn bears(&mut self, how: &str) -> u32 {
         writeln!(self.shell.stdin.as_mut().unwrap(), "{how}").unwrap();
         let root = Root::new("/");
@@ -36,7 +36,7 @@ impl Parent {
         assert!(eventually(PATIENCE, || {
             let all = procfs::with_descendants(&root, &[self.pid()]).unwrap_or_default();
             let is_new = |pid: &u32| *pid != self.pid() && !self.children.contains(pid);
-            // It is what it is told to be from when it has another name.
+            // The child is ready when it has another name.
             let sleeps = |pid: &u32| procfs::process_stat(&root, *pid).is_ok_and(|s| s.comm == "sleep");
             born = all.into_iter().find(|pid| is_new(pid) && sleeps(pid));
             born.is_some()
@@ -61,7 +61,7 @@ impl Drop for Parent {
     }
 }
 
-/// Turns every knob of a task that this kernel has.
+/// Sets every knob of a task that this kernel has.
 fn turn_all(backend: &mut StockBackend, pid: u32, cpu: CpuId) {
     let task = TaskId(pid);
     for action in [
@@ -76,7 +76,7 @@ fn turn_all(backend: &mut StockBackend, pid: u32, cpu: CpuId) {
     }
 }
 
-/// What there is of a process's only task, less its number.
+/// The lines about a process's only task, without its number.
 fn state(pid: u32) -> String {
     state_of(&[pid])[1].split_once(' ').unwrap().1.to_owned()
 }
@@ -96,7 +96,7 @@ fn a_child_that_inherited_and_was_changed_itself_gets_back_what_its_parent_had()
     backend.learn(&seen(&[&[pid]]));
     turn_all(&mut backend, pid, cpus[0]);
     let changed = state(pid);
-    // One is changed in every way; of one it is only known what CPUs it had; one is not changed at all.
+    // One is changed in every way; of one, only its previous CPUs are known; one is not changed at all.
     let children = [parent.bears(""), parent.bears(""), parent.bears("")];
     assert_eq!(children.map(state), [(); 3].map(|()| changed.clone()));
     backend.learn(&seen(&[&[&[pid], &children[..]].concat()]));
@@ -109,7 +109,7 @@ fn a_child_that_inherited_and_was_changed_itself_gets_back_what_its_parent_had()
 }
 
 #[test]
-fn who_leaves_its_group_and_loses_its_parent_after_it_was_changed_gets_everything_back() {
+fn a_task_that_leaves_its_group_and_loses_its_parent_after_it_was_changed_gets_everything_back() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut parent = Parent::start();
@@ -127,7 +127,7 @@ fn who_leaves_its_group_and_loses_its_parent_after_it_was_changed_gets_everythin
 }
 
 #[test]
-fn no_delay_is_none_for_who_inherited_one_and_leaves_who_chose_it_alone() {
+fn no_delay_means_none_for_a_task_that_inherited_one_and_leaves_one_that_chose_it_alone() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (mut parent, mut stranger) = (Parent::start(), Parent::start());
@@ -150,7 +150,7 @@ fn no_delay_is_none_for_who_inherited_one_and_leaves_who_chose_it_alone() {
 }
 
 #[test]
-fn a_delay_far_below_what_the_kernel_makes_of_any_is_none() {
+fn a_delay_far_below_the_kernels_shortest_counts_as_none() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let parent = Parent::start();

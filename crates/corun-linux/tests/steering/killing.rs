@@ -1,4 +1,4 @@
-//! What happens to the parked when the controller or its supervisor dies, hangs, or both die.
+//! The parked tenants when the controller or its supervisor dies or hangs, or when both die.
 
 use super::actors::{
     self, eventually, options, seen, state_of, supervised_in, transients_of, v2_mount, Act, Actors,
@@ -56,8 +56,8 @@ impl Controller {
         self.child.id() as i32
     }
 
-    /// Stops it at an instant at which somebody is frozen by it. That its tenants do not count for a while would not do:
-    /// on a busy machine that happens to whoever waits for a CPU.
+    /// Stops it at an instant at which it has frozen somebody. It would not be enough that its tenants do not
+    /// count for a while: on a busy machine that happens to any task that waits for a CPU.
     fn stop_while_it_parks(&self) {
         let parks = || transients_of(self.child.id()).iter().any(|t| freezer::is_frozen(t).unwrap_or(false));
         let is_stopped =
@@ -89,7 +89,7 @@ fn signal(pid: i32, signal: i32) {
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// How often to kill: 20 times in a test run, as often as `CORUN_KILLS` says in a study.
+/// How often to kill: 20 times in a test run, `CORUN_KILLS` times in a study.
 fn kills() -> u64 {
     std::env::var("CORUN_KILLS").map_or(20, |n| n.parse().unwrap())
 }
@@ -183,7 +183,7 @@ fn when_both_are_killed_restoring_cleans_up() {
     let before = state_of(&others.pids());
     for _ in 0..5 {
         let mut controller = Controller::start(folder.path(), &subject, &others, 2000);
-        // Held, neither can act on the other's death before it dies itself.
+        // While they are held, neither can react to the other's death before it dies itself.
         signal(controller.supervisor, libc::SIGSTOP);
         controller.stop_while_it_parks();
         let again = supervisor::restore(&Root::new("/"), &folder.path().join("corun")).unwrap_err();
@@ -193,7 +193,7 @@ fn when_both_are_killed_restoring_cleans_up() {
         controller.child.wait().unwrap();
         assert_ne!(state_of(&others.pids()), before);
         let restore = || supervisor::restore(&Root::new("/"), &folder.path().join("corun"));
-        // The killed supervisor lets go of the lock when it has gone.
+        // The killed supervisor releases the lock when it has gone.
         assert!(eventually(PATIENCE, || match restore() {
             Ok(restored) => restored.undone > 0 && restored.failed.is_empty(),
             Err(_) => false,
@@ -205,7 +205,7 @@ fn when_both_are_killed_restoring_cleans_up() {
 }
 
 #[test]
-fn a_journal_whose_controller_is_killed_while_it_is_renewed_is_whole() {
+fn a_journal_whose_controller_is_killed_while_it_is_renewed_is_complete() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("corun");
@@ -230,7 +230,7 @@ fn a_journal_whose_controller_is_killed_while_it_is_renewed_is_whole() {
 }
 
 #[test]
-fn a_controller_that_hangs_loses_its_lease_and_finds_out() {
+fn a_controller_that_hangs_loses_its_lease_and_notices() {
     if !is_root() || v2_mount().is_none() {
         println!("skipped: nobody can be frozen here");
         return;
@@ -258,13 +258,13 @@ fn a_controller_that_hangs_loses_its_lease_and_finds_out() {
     assert!(eventually(PATIENCE, || state_of(&others.pids()) == before));
 }
 
-/// A supervisor over this very process, whose lease is over when it has been silent for 200 ms.
+/// A supervisor over this very process, with a lease of 200 ms.
 fn impatient(folder: &Path) -> supervisor::Options {
     supervisor::Options { lease: Duration::from_millis(200), ..supervised_in(folder) }
 }
 
 #[test]
-fn what_a_controller_changes_between_two_hangs_is_restored_before_it_ends() {
+fn changes_of_a_controller_between_two_hangs_are_restored_before_it_ends() {
     if !is_root() {
         return;
     }
@@ -282,7 +282,8 @@ fn what_a_controller_changes_between_two_hangs_is_restored_before_it_ends() {
     supervised.change(&root, None, &undo, renice).unwrap().unwrap();
     assert_ne!(state_of(&actors.pids()), before);
     assert!(eventually(PATIENCE, || state_of(&actors.pids()) == before), "the lease is over");
-    // Held up in the middle of a change, it makes it when it goes on, and is held up again before its heartbeat.
+    // Held up in the middle of a change, it makes it when it goes on, and is held up again before its
+    // heartbeat.
     renice().unwrap();
     assert!(eventually(PATIENCE, || state_of(&actors.pids()) == before), "the change outlasts the lease");
     let lost = supervised.beat().unwrap_err().to_string();
@@ -298,7 +299,7 @@ fn sleeps(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_supervisor_is_looked_after_all_the_time_and_woken_up_rarely() {
+fn a_supervisor_is_watched_all_the_time_and_woken_rarely() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut supervised = Supervised::start(&Root::new("/"), &supervised_in(folder.path())).unwrap();
@@ -331,7 +332,7 @@ fn a_change_that_fails_the_second_time_leaves_the_first_to_be_undone() {
 }
 
 #[test]
-fn who_cannot_be_let_go_at_once_is_let_go_in_the_end() {
+fn a_tenant_that_cannot_be_released_at_once_is_released_in_the_end() {
     if !is_root() || v2_mount().is_none() {
         println!("skipped: nobody can be frozen here");
         return;

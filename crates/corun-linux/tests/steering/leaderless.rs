@@ -1,4 +1,4 @@
-//! Processes whose first thread has ended while others go on: `/proc` shows them as zombies, and they run.
+//! Processes whose first thread has ended while others go on: `/proc` shows them as zombies, but they run.
 
 use super::actors::{backend, eventually, seen, transients_of, v2_mount, Act, Actors};
 use super::{alone, is_root, park, unpark, PATIENCE};

@@ -1,4 +1,5 @@
-//! The parts that this test program plays when a test starts it again: supervisor, controller, somebody without rights.
+//! The roles that this test program plays when a test starts it again: supervisor, controller, a user without
+//! rights.
 
 use super::actors::{backend, eventually, options, seen, supervised_in, v2_mount, Actors};
 use corun_linux::backend::Backend;
@@ -38,7 +39,7 @@ fn pids(name: &str) -> Vec<u32> {
     std::env::var(name).unwrap().split(',').map(|p| p.parse().unwrap()).collect()
 }
 
-/// Opens one dedicated window after another, all knobs turned, until it is killed or cannot go on.
+/// Opens one dedicated window after another, with all knobs set, until it is killed or cannot go on.
 fn control() -> ! {
     let (subject, others) = (pids("SUBJECT"), pids("OTHERS"));
     let root = Root::new("/");
@@ -75,14 +76,14 @@ fn control() -> ! {
     }
 }
 
-/// Parks processes as somebody who may not write to any cgroup, and says what came of it.
+/// Parks processes as a user who may not write to any cgroup, and reports the result.
 fn nobody() -> ! {
     let someone_elses = pids("OTHERS");
     // SAFETY: plain integers; from here on this process has no rights.
     unsafe {
         assert_eq!(libc::setgid(65534), 0);
         assert_eq!(libc::setuid(65534), 0);
-        // Changing the user clears this; without it /proc/self would be root's.
+        // Changing the user clears this; otherwise /proc/self would belong to root.
         libc::prctl(libc::PR_SET_DUMPABLE, 1);
     }
     let mine = Actors::start(&[super::actors::Act::Spin, super::actors::Act::Fork], false);
@@ -117,7 +118,7 @@ fn nobody() -> ! {
     std::process::exit(0);
 }
 
-/// Lets somebody go while no file can be opened any more, then undoes everything, and says what came of it.
+/// Releases a tenant when no file can be opened any more, then undoes everything, and reports the result.
 fn exhausted() -> ! {
     let actors = Actors::spinning(1);
     let cgroup = v2_mount().unwrap().join(format!("corun-test.{}.own", std::process::id()));
@@ -152,7 +153,7 @@ pub fn outstanding() -> Vec<Undo> {
     (0..200).map(|n| Undo::Thaw(PathBuf::from(format!("/nowhere/{n}/{long}")))).collect()
 }
 
-/// Begins a journal anew and compacts it, again and again, until it is killed.
+/// Starts a journal and compacts it, again and again, until it is killed.
 fn keep_a_journal() -> ! {
     let mut journal = Journal::open(&folder()).unwrap();
     journal.begin(&outstanding()).unwrap();

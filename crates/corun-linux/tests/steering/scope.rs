@@ -1,4 +1,4 @@
-//! Who may be controlled while the tenants change.
+//! Which tenants may be controlled while they change.
 
 use super::actors::{backend, eventually, options, seen, v2_mount, Act, Actors};
 use super::{alone, is_root, park, unpark, ACTORS, PATIENCE};
@@ -7,7 +7,7 @@ use corun_linux::stock::{Options, StockBackend};
 use corun_linux::Root;
 use std::path::Path;
 
-/// A tenant of two processes that is parked, and in scope for its first one only.
+/// A parked tenant of two processes, in scope because of its first one only.
 fn parked_by_its_first(folder: &Path) -> (Actors, StockBackend) {
     let pair = Actors::spinning(2);
     let mut backend = backend(folder, &pair.pids()[..1]);
@@ -18,7 +18,7 @@ fn parked_by_its_first(folder: &Path) -> (Actors, StockBackend) {
 }
 
 #[test]
-fn a_parked_tenant_that_may_not_be_controlled_any_more_is_let_go() {
+fn a_parked_tenant_that_may_not_be_controlled_any_more_is_released() {
     if !is_root() || v2_mount().is_none() {
         return;
     }
@@ -35,7 +35,7 @@ fn a_parked_tenant_that_may_not_be_controlled_any_more_is_let_go() {
 }
 
 #[test]
-fn who_was_named_by_a_process_stays_named_when_that_ends() {
+fn a_tenant_that_was_named_by_a_process_stays_named_when_that_ends() {
     if !is_root() || v2_mount().is_none() {
         return;
     }
@@ -50,7 +50,7 @@ fn who_was_named_by_a_process_stays_named_when_that_ends() {
 }
 
 #[test]
-fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() {
+fn a_protected_process_started_by_a_parked_tenant_is_not_parked() {
     if !is_root() || v2_mount().is_none() {
         return;
     }

@@ -1,14 +1,16 @@
-//! Processes that witness their own time on a CPU: ground truth that owes nothing to the kernel's accounts.
+//! Processes that witness their own time on a CPU: ground truth that does not depend on the kernel's
+//! accounts.
 //!
-//! A witness spins on the clock; whenever two readings are apart, it asks how often it has been switched out: more
-//! often than before means that it was off the CPU in between, and otherwise it was interrupted there, or the machine
-//! below it was (which the probe counts as its own time too). It keeps its stretches in memory shared with the test.
+//! A witness spins on the clock. If two readings are far apart, it asks the kernel how often it has been
+//! switched out. If that has increased, it was off the CPU in between. Otherwise it, or the machine below it,
+//! was interrupted (the probe counts that as its own time, too). It keeps its stretches in memory shared with
+//! the test.
 
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longer gaps between two readings of the clock are asked about: nothing can run in between in less.
+/// Longer gaps between two readings of the clock are checked: nothing can run in less time.
 const GAP_NS: u64 = 1_000;
 /// Stretches a witness can keep.
 const ROOM: usize = 1 << 18;
@@ -30,7 +32,7 @@ pub fn confine(tid: i32, cpus: &[usize]) {
     }
 }
 
-/// A process that spins and remembers when it ran. Killed when dropped.
+/// A process that spins and remembers when it ran. Dropping kills it.
 pub struct Witness {
     pid: i32,
     shared: *const Shared,
@@ -116,8 +118,8 @@ impl Witness {
         gaps
     }
 
-    /// How long this witness ran during somebody's `waits`, counting only waits on its own CPU. `moves` says from when
-    /// on the waiter was on which CPU; this witness is pinned.
+    /// How long this witness ran during a victim's `waits`, counting only waits on its own CPU. `moves` says
+    /// when the victim came to which CPU; this witness is pinned.
     pub fn overlap_ns(&self, waits: &[(u64, u64)], moves: &[(u64, usize)]) -> u64 {
         let cpu = self.cpu();
         let mut there: Vec<(u64, u64)> = Vec::new();
@@ -163,7 +165,7 @@ impl Drop for Witness {
     }
 }
 
-/// Spins and writes down when it ran, for ever.
+/// Spins and records when it ran, forever.
 fn testify(shared: &Shared) -> ! {
     let mut at = 0;
     let mut counted = switches();
@@ -173,7 +175,7 @@ fn testify(shared: &Shared) -> ! {
     loop {
         let mut now = now_ns();
         if now - last > GAP_NS && at + 1 < ROOM {
-            // A reading of the clock between two equal counts: what happens after it, the next round will see.
+            // A clock reading between two equal counts: the next round sees whatever happens after it.
             let mut seen = switches();
             loop {
                 now = now_ns();
@@ -212,8 +214,8 @@ fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// While it lives, the calling thread runs at once when it wakes up, so that what it does and when it says it did it
-/// are microseconds apart.
+/// While it lives, the calling thread runs at once when it wakes. So its actions and its records of them are
+/// microseconds apart.
 pub struct Prompt(());
 
 impl Prompt {
@@ -245,7 +247,7 @@ pub struct QuotaCgroup {
 }
 
 impl QuotaCgroup {
-    /// A cgroup that may use `cpus` CPUs; `None` where none can be made.
+    /// A cgroup that may use `cpus` CPUs; `None` if none can be made.
     pub fn new(name: &str, cpus: f64) -> Option<QuotaCgroup> {
         let cgroups = corun_linux::cgroup::Cgroups::discover(&corun_linux::Root::new("/")).ok()?;
         let tree = cgroups.with_controller("cpu")?;
@@ -269,7 +271,7 @@ impl QuotaCgroup {
         std::fs::write(self.folder.join("cpu.cfs_quota_us"), us.to_string())
     }
 
-    /// The same by periods of so many microseconds.
+    /// The same with periods of this many microseconds.
     pub fn allow_per_period(&self, cpus: f64, period_us: u64) -> std::io::Result<()> {
         let us = (cpus * period_us as f64) as u64;
         let v2 = self.folder.join("cpu.max");
@@ -285,12 +287,13 @@ impl QuotaCgroup {
         text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// For how long the kernel says it was throttled, in nanoseconds. It counts a spell when that ends.
+    /// How long it was throttled according to the kernel, in nanoseconds. The kernel counts a spell when it
+    /// ends.
     pub fn throttled_ns(&self) -> u64 {
         self.counted("throttled_time ").or(self.counted("throttled_usec ").map(|us| us * 1000)).unwrap()
     }
 
-    /// In how many periods the kernel has filled its quota when that was used up.
+    /// In how many periods the kernel has refilled its quota after it was used up.
     pub fn refills(&self) -> u64 {
         self.counted("nr_throttled ").unwrap()
     }

@@ -1,4 +1,4 @@
-//! The arithmetic of windows, and this machine's counters where it has any.
+//! The arithmetic of windows, and this machine's counters if it has any.
 
 use super::*;
 use crate::clock;
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 const ME: TenantId = TenantId(0);
 
-/// A window in which these tasks (number, time on a CPU, whether still there) were all that ran.
+/// A window in which only these tasks ran (number, time on a CPU, whether still there).
 fn window(tasks: &[(TaskId, u64, bool)]) -> Observation {
     let window_ns = 1_000_000_000.max(tasks.iter().map(|t| t.1).max().unwrap_or(0));
     let account = |on_cpu_ns| {
@@ -46,7 +46,7 @@ fn window(tasks: &[(TaskId, u64, bool)]) -> Observation {
     }
 }
 
-/// A thread that computes so many steps when told to, and says what CPU time they took.
+/// A thread that computes this many steps on request, and returns their CPU time.
 struct Worker {
     tid: TaskId,
     go: Sender<u64>,
@@ -89,7 +89,7 @@ impl Worker {
     }
 }
 
-/// This machine's counters; says why the test is skipped when there are none.
+/// This machine's counters; says why the test is skipped if there are none.
 fn live(themes: &[Theme], grain: Grain) -> Option<LivePerf> {
     let options = Options { themes: themes.to_vec(), grain, ..Options::new(Some(ME)) };
     match LivePerf::start(options) {
@@ -119,20 +119,20 @@ fn a_threads_steps_are_counted_window_by_window() {
         assert_eq!(counters.llc_misses, None, "what was not asked for is unknown, not zero");
         counted.push(instructions as f64);
     }
-    // Twice the steps; interrupts and the thread's waking add little to tens of millions of instructions.
+    // Twice the steps; interrupts and waking the thread add little to tens of millions of instructions.
     let ratio = counted[1] / counted[0];
     assert!((1.8..2.2).contains(&ratio), "{counted:?}");
     worker.end();
 }
 
-/// A hypervisor that keeps a counter for itself says nothing of it: the last event of a full group never counts.
+/// A hypervisor that keeps a counter for itself does not say so: the last event of a full group never counts.
 #[test]
-fn whatever_is_asked_for_cycles_and_instructions_are_counted() {
+fn cycles_and_instructions_are_counted_whatever_was_requested() {
     for themes in [&[Theme::Work][..], &[Theme::Pace, Theme::Work], &Theme::ALL] {
         let Some(mut perf) = live(themes, Grain::Task) else { return };
         let worker = Worker::start();
         perf.follow(&[worker.tid]);
-        // Long enough for every group to have its turns.
+        // Long enough for every group to get its turns.
         let steps = 200_000_000;
         let mut seen = window(&[(worker.tid, worker.compute(steps), true)]);
         perf.read(&mut seen);
@@ -168,7 +168,7 @@ fn a_thread_is_counted_from_the_window_after_it_first_ran() {
 }
 
 #[test]
-fn everything_that_this_machine_counts_is_counted_with_its_precision_told() {
+fn everything_that_this_machine_counts_has_a_count_and_a_precision() {
     let Some(mut perf) = live(&Theme::ALL, Grain::Task) else { return };
     let worker = Worker::start();
     perf.follow(&[worker.tid]);
@@ -207,7 +207,7 @@ fn no_more_files_are_opened_than_allowed_and_the_busiest_are_followed() {
 }
 
 #[test]
-fn a_command_is_counted_with_all_that_it_starts() {
+fn a_command_is_counted_with_everything_that_it_starts() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Tree(ME)) else { return };
     let mut command = Command::new("sh");
     command.args(["-c", "for i in 1 2 3; do sh -c 'n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done'; done"]);
@@ -217,7 +217,8 @@ fn a_command_is_counted_with_all_that_it_starts() {
     let running = held.release().unwrap();
     let status = running.wait().unwrap();
     assert!(status.success());
-    // The kernel's enabled time stands in for the ledger's: it is of the whole tree only if the children are in it.
+    // The kernel's enabled time replaces the ledger's: it covers the whole tree only if the children are
+    // included.
     let sum = perf.read_all();
     let whole = &sum[&tid];
     let instructions = perf.plan.counters(&whole.read, perf.turn_ns).instructions.unwrap();
@@ -226,14 +227,14 @@ fn a_command_is_counted_with_all_that_it_starts() {
 }
 
 #[test]
-fn nobody_is_followed_whom_nobody_may_look_at_and_who_is_gone_is_no_error() {
+fn a_task_that_may_not_be_inspected_is_not_followed_and_one_that_has_gone_is_no_error() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };
     perf.follow(&[TaskId(i32::MAX as u32 - 1)]);
     assert_eq!(perf.followed(), 0);
 }
 
 #[test]
-fn counting_that_costs_too_much_is_said_with_what_it_costs() {
+fn counting_that_costs_too_much_is_reported_with_its_cost() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };
     perf.switch = Some(SwitchCost { bare_ns: 1_000, counted_ns: 34_000 });
     let worker = Worker::start();
@@ -256,7 +257,7 @@ fn counting_that_costs_too_much_is_said_with_what_it_costs() {
 }
 
 #[test]
-fn two_tasks_of_one_number_in_one_window_have_no_counters() {
+fn two_tasks_with_one_number_in_one_window_have_no_counters() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };
     let worker = Worker::start();
     perf.follow(&[worker.tid]);
@@ -269,7 +270,7 @@ fn two_tasks_of_one_number_in_one_window_have_no_counters() {
 
 proptest! {
     #[test]
-    fn a_part_of_nine_tenths_stands_for_the_whole_and_less_does_not(
+    fn a_part_of_nine_tenths_counts_as_the_whole_and_less_does_not(
         whole_ns in 1u64 << 30..1 << 40, part in 0.0..1.0, cycles in 0u64..1 << 50,
     ) {
         let part_ns = (whole_ns as f64 * part) as u64;

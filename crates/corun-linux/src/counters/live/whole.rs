@@ -1,11 +1,12 @@
 //! The counters of a whole run, from those of its windows.
 //!
-//! A task is followed from the end of the window in which it first ran, so a program whose threads begin with it has a
-//! window without counters, and the sum over its windows would be unknown. Over the whole run little is missing: what was
-//! counted is scaled to the whole time on a CPU where it was counted for at least nine tenths of it.
+//! A task is followed from the end of the window in which it first ran. If a program's threads start with it,
+//! its first window has no counters, and the sum over its windows would be unknown. Over the whole run little
+//! is missing. If at least nine tenths of a task's time on a CPU were counted, the count is scaled to the
+//! whole time.
 //!
-//! Tenants have sums of their own, so single tasks need not be kept for them: of those that have ended at most so many are,
-//! as in the [recording](corun_model::recording) that lists them.
+//! Tenants have sums of their own, so single tasks need not be kept for them. Of the ended tasks, only this
+//! many are kept, as in the [recording](corun_model::recording) that lists them.
 
 use super::{Grain, LivePerf, Precision, Window};
 use corun_model::observation::Observation;
@@ -13,30 +14,30 @@ use corun_model::recording::lesser_half;
 use corun_model::{TaskId, TenantId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
-/// What was counted in all windows so far.
+/// The counts of all windows so far.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     all: Option<Window>,
     by_tenant: BTreeMap<TenantId, Window>,
-    /// Of tasks that have ended only those that ran most.
+    /// Of the tasks that have ended, only those that ran most.
     by_task: BTreeMap<TaskId, Window>,
-    /// Tasks of which only the sums above have what they counted.
+    /// Tasks whose counts are only in the sums above.
     unlisted: u64,
 }
 
 impl Totals {
-    /// Adds what a task counted in a window.
+    /// Adds the counts of a task in a window.
     pub(super) fn add(&mut self, task: TaskId, window: &Window) {
         add(&mut self.all, window);
         self.by_task.entry(task).and_modify(|sum| sum.add(window)).or_insert_with(|| window.clone());
     }
 
-    /// Adds what a task of this tenant counted.
+    /// Adds the counts of a task of this tenant.
     pub(super) fn add_to(&mut self, tenant: TenantId, window: &Window) {
         self.by_tenant.entry(tenant).and_modify(|sum| sum.add(window)).or_insert_with(|| window.clone());
     }
 
-    /// When there are more than so many tasks, lets go of the half of those that have ended that ran least.
+    /// If there are more than this many tasks, drops half of the ended ones, those that ran least.
     pub(super) fn unlist(&mut self, most: usize, lives: impl Fn(TaskId) -> bool) {
         if self.by_task.len() <= most {
             return;
@@ -57,7 +58,7 @@ fn add(sum: &mut Option<Window>, more: &Window) {
 }
 
 impl LivePerf {
-    /// Fills in the counters of the run so far, of which `seen` is the sum of all windows that were
+    /// Fills in the counters of the run so far; `seen` is the sum of all windows that were
     /// [read](corun_model::CounterSource::read).
     pub fn read_whole(&self, seen: &mut Observation) {
         let ids: Vec<_> = seen.tasks.iter().map(|t| t.id).collect();
@@ -89,7 +90,7 @@ impl LivePerf {
         }
     }
 
-    /// How exact the counters of the whole run are; `None` when nobody ran.
+    /// How exact the counters of the whole run are; `None` if nobody ran.
     pub fn precision_of_whole(&self) -> Option<Precision> {
         Precision::of(self.totals.all.iter(), self.turn_ns)
     }
@@ -139,7 +140,7 @@ mod tests {
         Reading { value: 1_000 * ms, enabled_ns: ms * MS, running_ns: ms * MS }
     }
 
-    /// A source that has counted a thousand cycles in every millisecond of these tasks' time, all of it.
+    /// A source that has counted a thousand cycles in every millisecond of all of these tasks' time.
     fn source(grain: Grain, counted: &[(u32, u64)]) -> LivePerf {
         let of = |&(id, ms)| (TaskId(id), reading(ms));
         source_of(grain, counted.iter().map(of))
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_was_followed_late_is_scaled_to_its_whole_time_and_one_followed_too_late_is_not() {
+    fn a_task_followed_late_is_scaled_to_its_whole_time_and_one_followed_too_late_is_not() {
         let mut seen = run(&[(1, ME, 100), (2, ME, 100), (9, OTHER, 100)]);
         source(Grain::Task, &[(1, 95), (2, 80), (9, 100)]).read_whole(&mut seen);
         let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tasks_of_one_number_in_one_run_have_no_counters_but_their_tenant_has() {
+    fn two_tasks_with_one_number_in_one_run_have_no_counters_but_their_tenant_has() {
         let mut seen = run(&[(1, ME, 100), (1, ME, 100)]);
         source(Grain::Task, &[(1, 200)]).read_whole(&mut seen);
         assert!(seen.tasks.iter().all(|t| t.account.counters.is_none()));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_kept_and_the_sums_have_all() {
+    fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_kept_and_the_sums_include_all() {
         let mut source = source(Grain::Task, &[]);
         for n in 0..100_000 {
             let reading = reading(1 + u64::from(n) % 100);
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_counted_before_it_was_listed_is_its_tenants_and_what_follows_is_whose_it_is_then() {
+    fn counts_before_a_task_was_listed_belong_to_its_first_tenant_and_later_ones_to_the_current_one() {
         let mut source = source(Grain::Task, &[]);
         let of = |ms: u64| source_of(Grain::Task, [(TaskId(1), reading(ms))].into_iter()).totals.all.unwrap();
         let followed = Followed { groups: Vec::new(), last: of(0).read, tenant: None };
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn how_exact_the_whole_is_follows_from_all_turns_of_the_run() {
+    fn the_precision_of_the_whole_follows_from_all_turns_of_the_run() {
         let half = |id, ms| (TaskId(id), Reading { value: ms, enabled_ns: ms * MS, running_ns: ms * MS / 2 });
         let source = source_of(Grain::Task, [half(1, 60), half(2, 40)].into_iter());
         let precision = source.precision_of_whole().unwrap();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_were_each_counted_for_too_little_tell_something_together() {
+    fn tasks_that_were_each_counted_for_too_little_are_meaningful_together() {
         let little = |id| (TaskId(id), Reading { value: 10, enabled_ns: 4 * MS, running_ns: MS });
         let mut seen = run(&[1, 2, 3, 4, 5].map(|id| (id, ME, 4)));
         source_of(Grain::Task, (1..=5).map(little)).read_whole(&mut seen);

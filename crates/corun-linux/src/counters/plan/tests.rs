@@ -5,7 +5,7 @@ use crate::counters::fixture::{self, Machine};
 use crate::counters::perf_event::Event;
 use corun_model::What;
 
-/// A kernel with so many counters per CPU.
+/// A kernel with this many counters per CPU.
 fn kernel_with(counters: usize) -> impl Fn(&[Event], CountOptions) -> Result<(), i32> {
     move |events, _| if events.len() <= counters { Ok(()) } else { Err(libc::EINVAL) }
 }
@@ -38,7 +38,7 @@ fn four_counters_hold_no_group_of_more_than_four_and_lose_no_counter() {
 }
 
 #[test]
-fn a_counter_that_the_cpu_lacks_is_said_with_the_reason() {
+fn a_counter_that_the_cpu_lacks_is_reported_with_the_reason() {
     let plan = plan(Machine::Arm, &kernel_with(6));
     let lacking = plan.refused.iter().find(|u| u.what.name().contains("coherence_inter")).unwrap();
     assert_eq!(lacking.what.name(), "coherence_inter, coherence_intra");
@@ -46,8 +46,8 @@ fn a_counter_that_the_cpu_lacks_is_said_with_the_reason() {
 }
 
 #[test]
-fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
-    // The off-core response of this hypervisor is missing: events with a second word.
+fn an_event_that_the_kernel_refuses_removes_only_its_counters() {
+    // This hypervisor lacks the off-core response: events with a second word.
     let ask = |events: &[Event], _: CountOptions| match events {
         [Event { config: 0x05a3_05a3 | 0x0500_05a3, .. }] => Err(libc::EOPNOTSUPP),
         _ => Ok(()),
@@ -62,7 +62,7 @@ fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
 }
 
 #[test]
-fn a_counter_whose_name_is_a_part_of_anothers_is_not_taken_for_it() {
+fn a_counter_is_not_confused_with_one_whose_name_contains_its_own() {
     let mut plan = plan(Machine::Arm, &kernel_with(6));
     plan.needed = Refused::default();
     for counter in [Counter::OffcoreStallCycles, Counter::L2StallCycles] {
@@ -83,7 +83,7 @@ fn without_any_counter_there_is_no_plan_but_a_reason() {
 }
 
 #[test]
-fn where_only_user_mode_may_be_counted_that_is_counted_and_said() {
+fn if_only_user_mode_may_be_counted_that_is_counted_and_reported() {
     let ask = |_: &[Event], manner: CountOptions| if manner.kernel { Err(libc::EACCES) } else { Ok(()) };
     let plan = plan(Machine::Amd, &ask);
     assert!(!plan.kernel);
@@ -92,7 +92,7 @@ fn where_only_user_mode_may_be_counted_that_is_counted_and_said() {
 }
 
 #[test]
-fn an_unknown_cpu_has_its_pace_counted_by_the_kernels_own_names() {
+fn an_unknown_cpu_has_its_pace_counted_by_the_kernels_generic_names() {
     let cpuinfo = "vendor_id\t: GenuineIntel\ncpu family\t: 15\nmodel\t\t: 4\nstepping\t: 1\n";
     let (_dir, root) = fixture::with(&[
         ("/proc/cpuinfo", cpuinfo),
@@ -106,7 +106,7 @@ fn an_unknown_cpu_has_its_pace_counted_by_the_kernels_own_names() {
 }
 
 #[test]
-fn counters_are_sums_of_scaled_events_and_unknown_when_one_was_never_counted() {
+fn counters_are_sums_of_scaled_events_and_unknown_if_one_was_never_counted() {
     let plan = plan(Machine::Amd, &kernel_with(6));
     let mut read: Vec<Vec<Reading>> = plan
         .groups
@@ -125,7 +125,7 @@ fn counters_are_sums_of_scaled_events_and_unknown_when_one_was_never_counted() {
 }
 
 #[test]
-fn what_one_counter_alone_needs_is_one_event_where_masks_may_be_combined() {
+fn events_that_one_counter_alone_needs_become_one_event_if_masks_may_be_combined() {
     let (_dir, root) = fixture::root(Machine::Amd);
     let work = Plan::make(&root, &[Theme::Work], &kernel_with(6)).unwrap();
     assert_eq!(work.groups.iter().map(Vec::len).collect::<Vec<_>>(), [4], "no turns: {:?}", work.groups);
@@ -147,7 +147,7 @@ fn what_one_counter_alone_needs_is_one_event_where_masks_may_be_combined() {
 }
 
 #[test]
-fn groups_that_would_be_counted_at_once_in_counters_that_are_not_there_take_turns() {
+fn groups_that_would_be_counted_at_once_in_missing_counters_take_turns() {
     let (claimed, counted) = (6, 5);
     let sizes = |plan: &Plan| plan.groups.iter().map(Vec::len).collect::<Vec<_>>();
     let plan = plan(Machine::Amd, &kernel_with(counted));
@@ -163,7 +163,7 @@ fn groups_that_would_be_counted_at_once_in_counters_that_are_not_there_take_turn
 }
 
 #[test]
-fn a_counter_that_stood_still_while_its_task_ran_is_unknown_and_so_are_the_zeros_beside_it() {
+fn a_counter_that_stood_still_while_its_task_ran_is_unknown_and_so_are_the_zeros_next_to_it() {
     let (_dir, root) = fixture::root(Machine::Amd);
     let plan = Plan::make(&root, &[Theme::Work], &kernel_with(6)).unwrap();
     let read = |values: [u64; 4], ns| {

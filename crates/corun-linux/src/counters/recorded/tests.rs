@@ -1,4 +1,4 @@
-//! Recordings, written and read back, and recordings that are none.
+//! Recordings, written and read back, and files that are not recordings.
 
 use super::*;
 use corun_model::counter_source::FromHost;
@@ -42,7 +42,7 @@ fn recorded(windows: &[Observation]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_recorded_comes_back_to_the_same_observations() {
+fn recorded_counters_come_back_to_the_same_observations() {
     let counters = Counters { cycles: Some(u64::MAX), llc_misses: Some(0), ..Counters::default() };
     let made = [observation(100, Some(counters)), observation(200, None)];
     let file = recorded(&made);
@@ -58,7 +58,7 @@ fn what_was_recorded_comes_back_to_the_same_observations() {
 }
 
 #[test]
-fn a_window_that_was_not_recorded_is_said_to_be_missing() {
+fn a_window_that_was_not_recorded_is_reported_as_missing() {
     let file = recorded(&[observation(100, Some(Counters::default()))]);
     let mut recording = Recording::read_from(file.as_slice()).unwrap();
     let mut other = observation(150, None);
@@ -68,7 +68,7 @@ fn a_window_that_was_not_recorded_is_said_to_be_missing() {
 }
 
 #[test]
-fn a_reused_task_number_gets_no_counters_of_its_predecessor() {
+fn a_reused_task_number_does_not_get_its_predecessors_counters() {
     let file = recorded(&[observation(100, Some(Counters { cycles: Some(1), ..Counters::default() }))]);
     let mut recording = Recording::read_from(file.as_slice()).unwrap();
     let mut other = observation(100, None);
@@ -79,7 +79,7 @@ fn a_reused_task_number_gets_no_counters_of_its_predecessor() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_the_line() {
+fn a_file_that_is_no_recording_is_refused_with_the_line() {
     let refused = |text: &str| Recording::read_from(text.as_bytes()).unwrap_err().to_string();
     let header = format!("{{\"schema\":\"{SCHEMA}\",\"machine\":\"m\"}}\n");
     for none in ["", "\n", "{}", "{\"schema\":\"corun.counters/2\",\"machine\":\"m\"}"] {
@@ -93,7 +93,7 @@ fn what_is_no_recording_is_refused_with_the_line() {
 }
 
 #[test]
-fn a_full_disk_is_told_at_the_end() {
+fn a_full_disk_is_reported_at_the_end() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

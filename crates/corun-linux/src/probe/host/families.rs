@@ -1,5 +1,5 @@
-//! Whom the user named: the subject, and tenants that are a process with all that descends from it. Their tasks are put into groups
-//! of their own, which whatever they start inherits.
+//! The processes that the user named: the subject, and tenants that are a process with all its descendants.
+//! Their tasks are put into groups of their own, which their children inherit.
 
 use super::{LiveError, LiveHost};
 use crate::family::{watched_while, Family};
@@ -12,13 +12,13 @@ use corun_bpf::layout::group;
 /// The families that the user named.
 pub(super) struct Families {
     subject: Option<Family>,
-    /// Whether the subject is a command that has not begun: then nobody of it comes or goes.
+    /// Whether the subject is a command that has not begun: then none of its tasks comes or goes.
     is_held: bool,
     tenants: Vec<(Family, TenantName)>,
 }
 
 impl Families {
-    /// The subject's, and those that these processes found.
+    /// The subject's family, and those founded by these processes.
     pub(super) fn of(root: &Root, subject: &Subject, tenants: &[u32]) -> Result<Families, ReadError> {
         let is_held = matches!(subject, Subject::Command { .. });
         let subject = match subject {
@@ -31,7 +31,7 @@ impl Families {
         Ok(Families { subject, is_held, tenants: tenants.collect::<Result<_, _>>()? })
     }
 
-    /// Does something, and looks meanwhile who ends and whom it leaves behind.
+    /// Does something, and meanwhile watches which processes end and which children they leave behind.
     pub(super) fn watched_while<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let tenants = self.tenants.iter_mut().map(|(family, _)| family);
         watched_while(self.subject.iter_mut().filter(|_| !self.is_held).chain(tenants), work)
@@ -39,7 +39,8 @@ impl Families {
 }
 
 impl LiveHost {
-    /// Whether every task of the subject has ended; of a cgroup, whether it has been removed, or only this process is left in it.
+    /// Whether every task of the subject has ended; for a cgroup, whether it has been removed, or only this
+    /// process is left in it.
     pub fn subject_ended(&self) -> bool {
         match (&self.subject, self.group_of_subject, self.subject_tenant) {
             (Subject::Cgroup { .. }, _, Some(tenant)) => {
@@ -51,9 +52,10 @@ impl LiveHost {
         }
     }
 
-    /// Puts the tasks of families into their groups, and the subject's into its, with all that they start from now on.
+    /// Puts the tasks of families into their groups, and those of the subject into its group, including
+    /// everything that they start from now on.
     pub(super) fn assign(&mut self, families: Families) -> Result<(), LiveError> {
-        // The outer ones first: who is in two is in the inner one.
+        // The outer ones first: a task in two families belongs to the inner one.
         for (family, name) in families.tenants {
             let group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
             self.tenancy.assign(group, name);
@@ -77,8 +79,8 @@ impl LiveHost {
         Ok(())
     }
 
-    /// Puts a family into a group. Repeated until a pass finds nobody new, since a task may fork between being listed and being
-    /// assigned.
+    /// Puts a family into a group. It repeats until a pass finds no new task, since a task may fork between
+    /// being listed and being assigned.
     fn assign_family(&self, mut family: Family, group: u32) -> Result<(), LiveError> {
         let mut known = 0;
         for tid in family.tasks_in_between() {
@@ -98,7 +100,7 @@ impl LiveHost {
         Ok(())
     }
 
-    /// Counts another process as part of the one that watches, where that is told apart.
+    /// Counts another process as part of the one that watches, if that is separate.
     pub fn count_as_watcher(&mut self, pid: u32) {
         if self.watcher_apart {
             for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Tests of naming: whose a task is, and what a job and a watched command are called.
+//! Tests of naming: the owner of a task, and the names of jobs and watched commands.
 
 use super::*;
 use crate::cgroup::Cgroups;
@@ -66,7 +66,7 @@ fn key_and_name(tenancy: &mut Tenancy, rec: &GroupRec) -> (String, String) {
 }
 
 #[test]
-fn whose_a_task_is_is_told_by_whichever_cgroup_tells_most_else_by_its_process_group() {
+fn the_most_specific_cgroup_names_the_owner_of_a_task_otherwise_its_process_group_does() {
     let m = Machine::new();
     let (a, b) = ("a".repeat(64), "b".repeat(64));
     let docker = |id: &str| format!("/docker/{id}");
@@ -82,15 +82,15 @@ fn whose_a_task_is_is_told_by_whichever_cgroup_tells_most_else_by_its_process_gr
         ("/", "/build", "/", "cgroup:/build"),
         ("/", "/", "/build", "cgroup:/build"),
         ("/", "/", "/build/job/1", "cgroup:/build/job/1"),
-        // What lies further below tells more, whichever tree has it; else the tree that comes first is believed.
+        // A deeper cgroup is more specific, in whichever tree; otherwise the first tree wins.
         ("/build", "/", "/build/job", "cgroup:/build/job"),
         ("/build/job", "/build", "/", "cgroup:/build/job"),
         ("/x", "/y", "/z", "cgroup:/x"),
         ("/", "/y", "/z", "cgroup:/y"),
-        // A cgroup that this process is in as well is its surroundings.
+        // A cgroup that also contains this process is its surroundings.
         ("/", "/", "/here", "pgid:70"),
         ("/", "/", "/here/job", "cgroup:/here/job"),
-        // Who manages containers, pods and machines knows what belongs together, in whatever tree.
+        // Managers of containers, pods and machines know what belongs together, in any tree.
         ("/", &docker(&a), "/", &in_a),
         ("/", "/", &docker(&b), &in_b),
         ("/system.slice/docker.service", &docker(&a), &docker(&a), &in_a),
@@ -110,13 +110,13 @@ fn whose_a_task_is_is_told_by_whichever_cgroup_tells_most_else_by_its_process_gr
 }
 
 #[test]
-fn a_pod_is_called_as_in_its_cluster_whatever_runtime_and_driver_made_its_cgroups() {
+fn a_pod_has_its_name_in_the_cluster_under_every_runtime_and_driver() {
     let m = Machine::new();
     let id = "c".repeat(64);
     let uid = |n: u32| format!("3f2a9c1e-1b2c-4d5e-8f90-00000000000{n}");
     let slice = |n: u32| format!("kubepods-burstable-pod{}.slice", uid(n).replace('-', "_"));
     let above = "/kubepods.slice/kubepods-burstable.slice";
-    // containerd and CRI-O, with the driver of cgroupfs and of systemd, in v2 and in v1.
+    // containerd and CRI-O, with the drivers cgroupfs and systemd, in v2 and in v1.
     let cases = [
         (format!("/kubepods/burstable/pod{}/{id}", uid(1)), "/".to_owned()),
         ("/".to_owned(), format!("/kubepods/burstable/pod{}/{id}", uid(2))),
@@ -133,7 +133,7 @@ fn a_pod_is_called_as_in_its_cluster_whatever_runtime_and_driver_made_its_cgroup
 }
 
 #[test]
-fn a_process_group_is_one_tenant_whatever_runs_in_it_and_is_called_by_script_or_program() {
+fn a_process_group_is_one_tenant_whatever_it_runs_and_is_named_after_its_script_or_program() {
     let m = Machine::new();
     put(&m.root, "/proc/70/cmdline", "bash\0/opt/build.sh\0");
     let mut tenancy = Tenancy::new(&m.root);
@@ -153,8 +153,7 @@ fn a_process_group_is_one_tenant_whatever_runs_in_it_and_is_called_by_script_or_
 }
 
 #[test]
-fn a_job_is_called_by_what_its_leader_was_told_to_run_once_that_is_there_and_so_is_a_command_that_is_watched()
-{
+fn a_job_or_watched_command_is_named_after_the_program_that_its_leader_was_told_to_run() {
     use corun_model::observation::Account;
     use corun_model::{Ledger, Parts, TaskId};
     let m = Machine::new();
@@ -197,9 +196,9 @@ fn a_job_is_called_by_what_its_leader_was_told_to_run_once_that_is_there_and_so_
 }
 
 #[test]
-fn a_command_that_is_watched_is_called_by_what_it_executes_in_its_place() {
+fn a_watched_command_is_named_after_what_it_executes_in_its_place() {
     use corun_model::TaskId;
-    // The command, what its first task was called one after another, and what the command is called then.
+    // The command, the successive names of its first task, and the resulting name of the command.
     let cases: [(&[&str], &str, &[&str], &str); 9] = [
         (&["corun", "profile", "--", "nohup", "./job", "9"], "nohup", &["nohup", "job"], "job"),
         (&["taskset", "-c", "0", "nice", "/opt/job"], "taskset", &["nice", "job"], "job"),
@@ -207,7 +206,7 @@ fn a_command_that_is_watched_is_called_by_what_it_executes_in_its_place() {
         (&["corun", "verify", "--", "bash", "-c", "wait"], "bash", &["corun", "bash"], "bash"),
         (&["nohup", "./build.sh"], "nohup", &["build.sh"], "build.sh"),
         (&["setpriv", "a-program-with-a-long-name"], "setpriv", &["a-program-with-"], "a-program-with-"),
-        // What it calls itself, and what its script runs, is not what it was told to execute.
+        // Its own name for itself, and the programs of its script, are not what it was told to execute.
         (&["./server", "--port", "80"], "server", &["main-loop"], "server"),
         (&["bash", "./run.sh"], "bash", &["sleep"], "bash"),
         (&["./job", "9"], "job", &["job"], "job"),
@@ -250,7 +249,7 @@ fn naming_three_thousand_short_commands_reads_nothing_and_ten_thousand_cgroups_a
     assert!(!tenancy.learn(&commands));
     let (looks, asked) = tenancy.cost();
     assert!(looks <= before.0 + 1 && asked == before.1, "{looks} looks, {asked} processes asked");
-    // As if there were ten thousand: what has no path is looked for all the same.
+    // As if there were ten thousand: groups without a path are looked up all the same.
     let mut gone = commands[0];
     let crowd = (0..10_000).map(|n| {
         gone.key.at.cgroup = u64::MAX - n;
@@ -268,17 +267,17 @@ fn naming_three_thousand_short_commands_reads_nothing_and_ten_thousand_cgroups_a
 #[test]
 fn a_short_lived_command_belongs_to_its_own_cgroup_and_not_to_that_of_its_process_group() {
     let m = Machine::new();
-    // The leader lives, and the command has ended.
+    // The leader lives, but the command has ended.
     put(&m.root, "/proc/70/cgroup", "0::/shell\n");
     let mut tenancy = Tenancy::new(&m.root);
     let mut of = |cgroup: &str| key_and_name(&mut tenancy, &m.group(cgroup, &[], 70, "cc")).0;
     assert_eq!(of("/build"), "cgroup:/build");
     assert_eq!(of("/shell"), "cgroup:/shell");
-    // Who is parked is where it was.
+    // A parked task belongs to its previous cgroup.
     let parked = format!("/build/{TRANSIENT_PREFIX}1.2.3");
     assert!(Path::new(&parked).starts_with("/build"));
     assert_eq!(of(&parked), "cgroup:/build");
-    // Of a cgroup that has gone, who was in it tells more than nothing.
+    // If a cgroup has gone, a task that was in it says more than nothing.
     let mut gone = GroupRec::default();
     (gone.tid, gone.key.pgid, gone.key.at.cgroup) = (71, 70, u64::MAX);
     assert_eq!(key_and_name(&mut tenancy, &gone).0, "cgroup:/shell");

@@ -1,4 +1,4 @@
-//! What is written down, read back, renewed and removed.
+//! Lines that are written, read back, renewed and removed.
 
 use super::super::undo::{Aspect, Task};
 use super::*;
@@ -19,7 +19,7 @@ fn thaw(n: u32) -> Undo {
 }
 
 #[test]
-fn what_an_older_file_says_is_not_believed_when_the_newer_one_is_lost() {
+fn an_older_file_is_not_used_when_the_newer_one_is_lost() {
     let (dir, mut journal) = journal();
     journal.add(&thaw(1)).unwrap();
     journal.begin([]).unwrap();
@@ -31,7 +31,7 @@ fn what_an_older_file_says_is_not_believed_when_the_newer_one_is_lost() {
 }
 
 #[test]
-fn the_file_with_the_lock_goes_last_so_that_nobody_begins_with_what_is_just_removed() {
+fn the_locked_file_goes_last_so_that_nobody_begins_with_files_that_are_being_removed() {
     let (_dir, journal) = journal();
     let path = std::ffi::CString::new(journal.folder().to_str().unwrap()).unwrap();
     // SAFETY: the path outlives the call, and the descriptor is nobody else's.
@@ -49,7 +49,7 @@ fn the_file_with_the_lock_goes_last_so_that_nobody_begins_with_what_is_just_remo
 }
 
 #[test]
-fn what_is_in_force_can_be_read_back_by_another() {
+fn changes_in_force_can_be_read_back_by_another_process() {
     let (_dir, mut journal) = journal();
     let first = journal.add(&thaw(1)).unwrap();
     journal.add(&thaw(2)).unwrap();
@@ -66,7 +66,7 @@ fn what_is_in_force_can_be_read_back_by_another() {
 }
 
 #[test]
-fn two_who_read_at_once_both_read_all_of_it() {
+fn two_simultaneous_readers_both_read_all_of_it() {
     let (_dir, mut journal) = journal();
     let undos: Vec<Undo> = (0..500).map(thaw).collect();
     for undo in &undos {
@@ -96,7 +96,7 @@ fn a_second_controller_is_refused_by_the_firsts_pid() {
 }
 
 #[test]
-fn a_line_cut_short_and_another_boot_say_nothing() {
+fn a_truncated_line_and_another_boot_say_nothing() {
     let text = format!("{MAGIC} boot-1 77 5 3\n+thaw /cg/1\n+thaw /c");
     let (generation, said) = parse(&text, "boot-1").unwrap();
     assert_eq!(generation, 3);
@@ -111,7 +111,7 @@ fn held(journal: &Journal) -> [Vec<u8>; 2] {
     [read(&journal.files[0]).unwrap(), read(&journal.files[1]).unwrap()]
 }
 
-/// A journal of which most has been undone.
+/// A journal in which most changes have been undone.
 fn grown(journal: &mut Journal) {
     for n in 0..200 {
         let entry = journal.add(&thaw(n)).unwrap();
@@ -122,7 +122,7 @@ fn grown(journal: &mut Journal) {
 }
 
 #[test]
-fn a_compacted_journal_holds_what_is_in_force_and_is_no_longer_than_that() {
+fn a_compacted_journal_holds_the_changes_in_force_and_nothing_else() {
     let (_dir, mut journal) = journal();
     grown(&mut journal);
     let task = Task { tid: 5, start_ns: 6, pid: 7, pgid: 8 };
@@ -138,7 +138,7 @@ fn a_compacted_journal_holds_what_is_in_force_and_is_no_longer_than_that() {
 }
 
 #[test]
-fn what_was_in_force_before_a_compaction_can_be_undone_after_it() {
+fn a_change_that_was_in_force_before_a_compaction_can_be_undone_after_it() {
     let (_dir, mut journal) = journal();
     grown(&mut journal);
     let last = journal.add(&thaw(1_000)).unwrap();
@@ -150,7 +150,7 @@ fn what_was_in_force_before_a_compaction_can_be_undone_after_it() {
 }
 
 #[test]
-fn a_journal_in_which_changes_come_and_go_stays_as_long_as_it_is() {
+fn a_journal_in_which_changes_come_and_go_does_not_grow() {
     let (_dir, mut journal) = journal();
     journal.add(&thaw(0)).unwrap();
     let (mut longest, mut compactions) = (0, 0);
@@ -168,7 +168,7 @@ fn a_journal_in_which_changes_come_and_go_stays_as_long_as_it_is() {
 }
 
 #[test]
-fn between_any_two_writes_of_a_compaction_one_file_is_whole() {
+fn between_any_two_writes_of_a_compaction_one_file_is_complete() {
     let (_dir, mut journal) = journal();
     grown(&mut journal);
     let (before, said) = (held(&journal), journal.contents().unwrap());
@@ -195,7 +195,7 @@ fn between_any_two_writes_of_a_compaction_one_file_is_whole() {
 }
 
 #[test]
-fn a_journal_begun_anew_is_never_without_what_is_left_of_the_old_one() {
+fn a_new_journal_is_never_without_the_rest_of_the_old_one() {
     let (dir, mut journal) = journal();
     grown(&mut journal);
     let (active, old) = (journal.active, held(&journal));
@@ -212,7 +212,7 @@ fn a_journal_begun_anew_is_never_without_what_is_left_of_the_old_one() {
 }
 
 #[test]
-fn a_folder_of_somebody_elses_is_not_trusted() {
+fn somebody_elses_folder_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/etc", dir.path().join("corun")).unwrap();
     let e = Journal::open(&dir.path().join("corun")).unwrap_err();
