@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    // The header of what is decided in the kernel, which the modelled machine compiles, too.
+    // The header of the decisions in the kernel, which the modelled machine compiles, too.
     let decisions = std::env::var("DEP_CORUN_DECISIONS_INCLUDE").expect("corun-decisions says where it is");
     let include = format!("-I{decisions}");
     for program in ["probe", "sched", "floor"] {
         SkeletonBuilder::new()
             .source(format!("src/bpf/{program}.bpf.c"))
-            // v3 is the newest instruction set that clang 14 (Debian 12) knows.
+            // v3 is the newest instruction set that clang 14 (Debian 12) supports.
             .clang_args([
                 "-mcpu=v3",
                 "-Wall",

@@ -1,8 +1,10 @@
-//! The floor under what watching costs: two programs that do nothing, where the probe has those that a switch pays for.
+//! The minimum cost of watching: two programs that do nothing, at the two tracepoints where a switch pays for
+//! the probe.
 //!
-//! `cargo run --release -p corun-bpf --example floor SECONDS`, as root. They stay attached for so long; `make bench` runs
-//! it as one more tool. Printed is what a run of both cost by the kernel's own count, nearly all of which is the counting;
-//! it is counted in the last half second only, as corun does in its first.
+//! `cargo run --release -p corun-bpf --example floor SECONDS`, as root. They stay attached for this long;
+//! `make bench` runs it as one more tool. It prints the kernel's own count of what a run of both cost, nearly
+//! all of which is the counting. The kernel counts only in the last half second, while corun counts in its
+//! first.
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use std::mem::MaybeUninit;

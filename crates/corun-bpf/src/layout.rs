@@ -9,7 +9,7 @@ pub const HIERARCHIES: usize = 12;
 pub const OCCUPANTS: usize = 2048;
 /// Buckets of a histogram, the overflow bucket included.
 pub const BUCKETS: usize = 24;
-/// System calls that are told apart, by number.
+/// System calls that are distinguished, by number.
 pub const SYSCALLS: usize = 512;
 /// "No task": the CPU has not switched yet.
 pub const NO_TID: u32 = u32::MAX;
@@ -40,7 +40,7 @@ pub mod state {
     pub const BLOCK_CHILD: usize = 10;
     /// Blocked for another reason.
     pub const BLOCK_OTHER: usize = 11;
-    /// Number of states whose times lie side by side.
+    /// Number of states whose times are adjacent.
     pub const STATES: usize = 12;
     /// Stopped by a signal or a tracer.
     pub const STOPPED: usize = 12;
@@ -49,7 +49,7 @@ pub mod state {
     /// Number of all states.
     pub const ALL: usize = 14;
 
-    /// Whether it is ready to run and does not.
+    /// Whether it is ready to run but does not.
     pub fn is_waiting(state: usize) -> bool {
         [WAIT, THROTTLED].contains(&state)
     }
@@ -61,19 +61,19 @@ pub mod group {
     pub const UNKNOWN: u32 = 0;
     /// The idle task.
     pub const IDLE: u32 = 1;
-    /// Kernel threads other than the two sorts below.
+    /// Kernel threads other than the two kinds below.
     pub const KERNEL: u32 = 2;
     /// `ksoftirqd`.
     pub const SOFTIRQ: u32 = 3;
     /// `kworker`.
     pub const WORKQUEUE: u32 = 4;
-    /// The process that watches, where it is told apart.
+    /// The process that watches, if it is separate.
     pub const WATCHER: u32 = 5;
     /// The first group that is found by cgroups and process group.
     pub const FIRST: u32 = 6;
 }
 
-/// In the place of what clocks showed: nobody knows.
+/// In place of a clock's value: unknown.
 pub const CLOCK_UNKNOWN: u64 = u64::MAX;
 
 /// Flag of a task: its group was assigned and its children inherit it.
@@ -99,7 +99,7 @@ impl Culprit {
     }
 }
 
-/// What is accumulated over a task's life. Counts wrap: only the difference of two readings says something.
+/// What is accumulated over a task's life. Counts wrap: only the difference of two readings is meaningful.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acc {
@@ -121,7 +121,7 @@ pub struct Acc {
     pub unattributed_ns: u64,
     /// Steal charged to groups beyond the [`CULPRITS`] kept here.
     pub others_ns: u64,
-    /// Nanoseconds per state from [`state::STATES`] on: rare, and so apart.
+    /// Nanoseconds per state from [`state::STATES`] on: rare, and so separate.
     pub held_ns: [u64; state::ALL - state::STATES],
 }
 
@@ -132,7 +132,7 @@ impl Acc {
     }
 }
 
-/// How many waits for, and how many stretches on, a CPU were of one length.
+/// How many waits for a CPU, and how many stretches on one, had each length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
@@ -148,7 +148,7 @@ pub struct Lengths {
 pub struct TaskRec {
     /// Odd while a handler writes.
     pub seq: u32,
-    /// Thread id; 0 when the slot is free.
+    /// Thread id; 0 if the slot is free.
     pub tid: u32,
     /// Its group.
     pub group: u32,
@@ -160,7 +160,7 @@ pub struct TaskRec {
     pub cpu: u32,
     /// Whether it ever ran.
     pub ran: u32,
-    /// The state read off the task at attach; counts only while `state` is `NEVER`.
+    /// The state read from the task at attach; counts only while `state` is `NEVER`.
     pub guess: u32,
     /// Accounted up to here.
     pub since_ns: u64,
@@ -168,7 +168,7 @@ pub struct TaskRec {
     pub began_ns: u64,
     /// The window edge `snap` was taken at.
     pub edge_ns: u64,
-    /// What the clocks of its budgets showed when the wait began.
+    /// The values of its budgets' clocks when the wait began.
     pub throttled_at: u64,
     /// Sums up to `since_ns`.
     pub cur: Acc,
@@ -184,22 +184,23 @@ pub struct TaskRec {
     pub tgid: u32,
     /// Name, NUL-padded.
     pub comm: [u8; 16],
-    /// Where it was, in all cgroup hierarchies at once, when its group was found: an address in the kernel.
+    /// Its location in all cgroup hierarchies at once when its group was found: an address in the kernel.
     pub cgroups: u64,
     /// Its process group then.
     pub pgid: u32,
-    /// The group of the processes that it starts; 0: it has no say.
+    /// The group of the processes that it starts; 0: no group of its own choice.
     pub heirs: u32,
     /// The edge of the next field.
     pub open_edge_ns: u64,
-    /// How much of the wait that was open at that edge a quota had taken up to it.
+    /// How much of the wait that was open at that edge a quota had taken by then.
     pub open_throttled_ns: u64,
 }
 
-/// What a task's record says of it without its sums: a tenth of the bytes.
+/// A task's record without its sums: a tenth of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskBrief {
-    /// As in [`TaskRec`], and so below. The same number twice: no handler has written meanwhile.
+    /// As in [`TaskRec`], and likewise below. The same number twice means that no handler has written
+    /// meanwhile.
     pub seq: u32,
     /// Thread id.
     pub tid: u32,
@@ -209,7 +210,7 @@ pub struct TaskBrief {
     pub group: u32,
     /// Its [`state`].
     pub state: u32,
-    /// The state read off the task at attach.
+    /// The state read from the task at attach.
     pub guess: u32,
     /// The CPU it last ran on or waits for.
     pub cpu: u32,
@@ -230,7 +231,7 @@ impl TaskBrief {
             state::NEVER => self.guess as usize,
             state => state,
         };
-        // A guess that makes no sense is no guess.
+        // A guess that makes no sense is ignored.
         if state < state::ALL {
             state
         } else {
@@ -258,7 +259,7 @@ impl TaskRec {
     }
 }
 
-/// A task's record up to its sums: what every event touches.
+/// A task's record up to its sums: the part that every event touches.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub(crate) struct TaskHead {
@@ -311,9 +312,9 @@ pub struct CpuAcc {
 pub struct CpuHead {
     /// Odd while a handler writes.
     pub seq: u32,
-    /// Who runs; [`NO_TID`] before the first switch.
+    /// The running task; [`NO_TID`] before the first switch.
     pub tid: u32,
-    /// Its record; 0 when it has none.
+    /// Its record; 0 if it has none.
     pub slot: u32,
     /// Its group: that of the newest occupancy.
     pub group: u32,
@@ -346,13 +347,13 @@ pub(crate) struct CpuRec {
     pub log: [Occupancy; OCCUPANTS],
 }
 
-/// Where a task is in the cgroup trees, all of them at once.
+/// The location of a task in all cgroup trees at once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Location {
     /// Id of its cgroup in the v2 tree.
     pub cgroup: u64,
-    /// Those of its cgroups in the hierarchies of v1, mixed into one number; 0 where there are none.
+    /// Its cgroups in the hierarchies of v1, mixed into one number; 0 if there are none.
     pub v1: u64,
 }
 
@@ -364,13 +365,13 @@ impl Location {
     }
 }
 
-/// What makes a group: a process group in its cgroups.
+/// The key of a group: a process group in its cgroups.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupKey {
     /// Its cgroups.
     pub at: Location,
-    /// Process group; 0 where the cgroups tell.
+    /// Process group; 0 if the cgroups decide.
     pub pgid: u32,
     pad: u32,
 }
@@ -398,7 +399,8 @@ pub struct GroupRec {
     hierarchies: u32,
     /// Name of that process; later of the one that leads the process group, when it executes a program. NUL-padded.
     pub comm: [u8; 16],
-    /// Its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's id. 0: no more of them.
+    /// Its cgroups of v1 except roots: the hierarchy's number in the highest byte, and the cgroup's id. 0: no
+    /// more of them.
     pub v1: [u64; HIERARCHIES],
     /// As [`Acc::by_state`].
     pub dead_ns: [u64; state::ALL],
@@ -421,7 +423,7 @@ pub struct PairSteal {
     pub victim: u32,
     /// Group that held the CPU.
     pub culprit: u32,
-    /// For how long in all, in nanoseconds.
+    /// How long in total, in nanoseconds.
     pub ns: u64,
 }
 
@@ -439,7 +441,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A CPU's place; the numbers are unique over the machine.
+    /// A CPU's location; the numbers are unique over the machine.
     pub fn new(core: u32, llc: u32, socket: u32) -> Place {
         Place { core, llc, socket, pad: 0 }
     }
@@ -455,7 +457,7 @@ pub struct Ended {
     pub rec: TaskRec,
 }
 
-/// A switch or wake-up, or something about a single wait.
+/// A switch or wake-up, or an event of a single wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceEvent {
@@ -465,25 +467,26 @@ pub struct TraceEvent {
     pub cpu: u32,
     /// 0 switch, 1 wake-up, 2 the end of a wait, 3 a move while waiting, 4 a part of a wait that budgets took.
     pub kind: u8,
-    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen. Of a wake-up by what: 0 a task,
-    /// 1 an interrupt, 2 a soft one, 3 the idle loop.
+    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen. For a
+    /// wake-up, what caused it: 0 a task, 1 an interrupt, 2 a soft one, 3 the idle loop.
     pub left: u8,
-    /// Of a length, the bits above `prev`.
+    /// For a length, the bits above `prev`.
     pub high: u16,
-    /// Who left (switch), or woke; 0: the idle task, or an interrupt. Of a move, from which CPU.
+    /// The task that left (switch) or woke another; 0: the idle task, or an interrupt. For a move, the CPU
+    /// that it came from.
     pub prev: u32,
-    /// Who came (switch), or was woken, waited or moved.
+    /// The task that came (switch), or was woken, waited or was moved.
     pub next: u32,
 }
 
 impl TraceEvent {
-    /// The length that it tells, in nanoseconds, of a wait or a part of one.
+    /// The length that it reports, in nanoseconds, of a wait or a part of one.
     pub fn length_ns(&self) -> u64 {
         u64::from(self.high) << 32 | u64::from(self.prev)
     }
 }
 
-/// What a task of the subject did, for the run log.
+/// An action of a task of the subject, for the run log.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordEvent {

@@ -1,7 +1,8 @@
 //! corun's BPF programs and the thin layer that loads them: the only crate that needs clang and libbpf.
 //!
-//! [`Probe`] loads `bpf/probe.bpf.c` and hands out its records as they are; what they mean for a ledger is
-//! decided in `corun-linux`. [`Scheduler`] loads `bpf/sched.bpf.c`; which knobs it turns is decided there, too. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
+//! [`Probe`] loads `bpf/probe.bpf.c` and returns its records as they are; `corun-linux` interprets them for a
+//! ledger. [`Scheduler`] loads `bpf/sched.bpf.c`; `corun-linux` decides which knobs to set, too. The BPF C is
+//! GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
 
 mod config;
 pub mod layout;

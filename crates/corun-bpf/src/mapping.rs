@@ -44,15 +44,15 @@ impl<T: Copy> Mapping<T> {
         unsafe { self.base.as_ptr().add(i * self.stride).cast() }
     }
 
-    /// A copy of value `i` as it is right now; a writer may be half-way through.
+    /// A copy of the present value `i`; a writer may be halfway through.
     pub(crate) fn read(&self, i: usize) -> T {
         // SAFETY: `at` points into the mapping; `T` is plain data for which every bit pattern is a value.
         unsafe { self.at(i).read_volatile() }
     }
 
-    /// A copy of the beginning of value `i` (or all of it) that no writer touched meanwhile. It must begin with a
-    /// `u32` that is odd while a writer is at work and grows with every write. A writer holds it for under a
-    /// microsecond, so the wait is bounded in practice; after many tries the last copy is returned.
+    /// A copy of the beginning of value `i` (or all of it) that no writer touched meanwhile. The value must
+    /// begin with a `u32` that is odd during a write and grows with every write. A writer holds it for under
+    /// a microsecond, so the wait is bounded in practice; after many tries the last copy is returned.
     pub(crate) fn read_settled<P: Copy>(&self, i: usize) -> P {
         const { assert!(size_of::<P>() <= size_of::<T>()) };
         // SAFETY: `P` is a prefix of the value, plain data like it.
@@ -72,9 +72,9 @@ impl<T: Copy> Mapping<T> {
         copy
     }
 
-    /// A copy of the field at byte `offset` of value `i`, as it is right now.
+    /// A copy of the field at byte `offset` of the present value `i`.
     ///
-    /// `F` must be plain data for which every bit pattern is a value, like `T`.
+    /// `F` must be plain data for which every bit pattern is valid, like `T`.
     pub(crate) fn field<F: Copy>(&self, i: usize, offset: usize) -> F {
         assert!(offset.is_multiple_of(align_of::<F>()) && offset + size_of::<F>() <= size_of::<T>());
         // SAFETY: aligned and inside value `i`, by the assertions here and in `at`.

@@ -1,4 +1,4 @@
-//! Loading the probe and reading what it has seen.
+//! Loading the probe and reading its records.
 
 use crate::config::Config;
 use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
@@ -33,7 +33,7 @@ pub enum ProbeError {
     Step {
         /// What was tried.
         step: &'static str,
-        /// What came back. Not a `source`: the sentence says it already.
+        /// The error. It is not a `source`, because the sentence contains it already.
         why: libbpf_rs::Error,
     },
     /// A table could not be mapped into memory.
@@ -45,7 +45,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Whether the kernel said that this user may not.
+    /// Whether the kernel said that this user may not do it.
     pub fn is_forbidden(&self) -> bool {
         match self {
             ProbeError::Step { why, .. } => why.kind() == libbpf_rs::ErrorKind::PermissionDenied,
@@ -77,13 +77,13 @@ pub struct Losses {
     pub record_events: u64,
     /// Times a task went without a group because the table was full.
     pub groups: u64,
-    /// Switches whose predecessor was not the one seen last.
+    /// Switches whose predecessor was not the last one seen.
     pub surprises: u64,
     /// Charges to culprits for which there was no room: they are unattributed.
     pub pairs: u64,
 }
 
-/// What one of the probe's programs has cost so far, by the kernel's own count.
+/// The cost of one of the probe's programs so far, by the kernel's own count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCost {
     /// Name of the program.
@@ -116,8 +116,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads and attaches the probe and takes stock of the tasks that are there. `clock` reads the kernel's
-    /// monotonic clock in nanoseconds.
+    /// Loads and attaches the probe and records the existing tasks. `clock` reads the kernel's monotonic
+    /// clock in nanoseconds.
     ///
     /// # Errors
     /// [`ProbeError`] naming the step that failed; nothing stays behind.
@@ -127,7 +127,7 @@ impl Probe {
         Probe::attach(config, storage, skel, clock)
     }
 
-    /// Whether the kernel takes the probe: loads it and lets go of it again, so that nothing is watched.
+    /// Whether the kernel accepts the probe: loads and unloads it, so that nothing is watched.
     ///
     /// # Errors
     /// [`ProbeError`] naming the step that failed; nothing stays behind.
@@ -257,19 +257,20 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Since when the probe has been watching, on the kernel's monotonic clock.
+    /// The start of the probe's watch, on the kernel's monotonic clock.
     pub fn start_ns(&self) -> u64 {
         self.data().control.start_ns
     }
 
-    /// Finds out how much of each wait that was open at the newest edge a quota had taken up to it: no event tells when a quota
-    /// is filled again. It is in the records then, as far as it could be found out.
+    /// Finds out how much of each wait that was open at the newest edge a quota had taken by then: no event
+    /// reports when a quota is refilled. Afterwards it is in the records, as far as it could be determined.
     pub fn look_at_open_waits(&self) {
-        // What stays unknown is told as what the wait began as, and put right in the window in which it ends.
+        // A wait of unknown state counts as the state in which it began, and is corrected in the window in
+        // which it ends.
         let _ = self.look_at_tasks();
     }
 
-    /// Makes a record for every task that is there already; later looks at their open waits.
+    /// At first, makes a record for every existing task; later, examines their open waits.
     fn look_at_tasks(&self) -> Result<(), ProbeError> {
         let link = self.skel.links.look_at_task.as_ref().expect("attached with the rest");
         let mut tasks = Iter::new(link).map_err(step("starting the task iterator"))?;
@@ -292,13 +293,13 @@ impl Probe {
         unsafe { AtomicU32::from_ptr(std::ptr::from_ref(field).cast_mut()) }
     }
 
-    /// Announces a window edge. It must lie a little in the future: an event that has read its clock before the
-    /// announcement must not be later than the edge.
+    /// Announces a window edge. It must lie a little in the future: an event that has read its clock before
+    /// the announcement must not be later than the edge.
     pub fn set_edge(&self, edge_ns: u64) {
         self.control_word(&self.data().control.edge_ns).store(edge_ns, Ordering::SeqCst);
     }
 
-    /// From now on waits that are shorter are not told one by one.
+    /// From now on shorter waits are not reported one by one.
     pub fn set_least_wait(&self, least_wait_ns: u64) {
         self.control_word(&self.data().control.least_wait_ns).store(least_wait_ns, Ordering::SeqCst);
     }
@@ -315,7 +316,7 @@ impl Probe {
             .filter(|&slot| self.tasks.word(slot, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0)
     }
 
-    /// A settled copy of the record in a slot; `None` when its task has ended.
+    /// A settled copy of the record in a slot; `None` if its task has ended.
     pub fn task(&self, slot: usize) -> Option<TaskRec> {
         Some(self.tasks.read_settled::<TaskRec>(slot)).filter(|t| t.tid != 0)
     }
@@ -338,7 +339,7 @@ impl Probe {
         })
     }
 
-    /// Whether a task lives of whose group this holds.
+    /// Whether a task lives whose group satisfies this.
     pub fn any(&self, holds: impl Fn(u32) -> bool) -> bool {
         let of = |slot| self.tasks.word(slot, offset_of!(TaskRec, group)).load(Ordering::Relaxed);
         self.slots().any(|slot| holds(of(slot)))
@@ -354,8 +355,8 @@ impl Probe {
         self.cpu_count
     }
 
-    /// Who has held a CPU since `since_ns` (0: as far back as its log reaches), oldest first. Each occupancy ends where
-    /// the next begins; the last one is open.
+    /// The occupants of a CPU since `since_ns` (0: as far back as its log reaches), oldest first. Each
+    /// occupancy ends where the next begins; the last one is open.
     pub fn occupancies(&self, cpu: usize, since_ns: u64) -> Vec<Occupancy> {
         if cpu >= self.cpu_count {
             return Vec::new();
@@ -371,7 +372,7 @@ impl Probe {
                 break;
             }
         }
-        // What was written meanwhile has overwritten the oldest entries.
+        // Entries written meanwhile have overwritten the oldest ones.
         let lost = head().saturating_sub(OCCUPANTS - 1);
         newest_first.truncate(before.saturating_sub(lost));
         newest_first.reverse();
@@ -383,7 +384,7 @@ impl Probe {
         self.cpus().iter().map(|c| c.switches).sum()
     }
 
-    /// Every group seen so far from number `first` on; the fixed ones come first.
+    /// Every group seen so far, starting with number `first`; the fixed ones come first.
     pub fn groups_from(&self, first: usize) -> Vec<GroupRec> {
         (first..self.group_count()).map(|i| self.groups.read(i)).collect()
     }
@@ -399,54 +400,55 @@ impl Probe {
         self.counter(&self.data().next_group).load(Ordering::Acquire).min(self.max_groups) as usize
     }
 
-    /// How many groups can be told apart at a time.
+    /// How many groups can be distinguished at a time.
     pub fn max_groups(&self) -> usize {
         self.max_groups as usize
     }
 
-    /// Says that these cgroups tell who belongs together: process groups in them are not told apart from now on.
+    /// Registers that these cgroups decide: process groups in them are not distinguished from now on.
     pub fn cgroups_tell(&self, at: &Location) {
-        // What cannot be said costs numbers of groups, and nothing else.
+        // A failure here costs numbers of groups, and nothing else.
         let _ = self.skel.maps.telling.update(&at.bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
     }
 
-    /// What a group is called by now: the name of the process that leads it.
+    /// The present name of a group: that of the process that leads it.
     pub fn comm_of_group(&self, group: u32) -> [u8; 16] {
         self.groups.field(group as usize, offset_of!(GroupRec, comm))
     }
 
-    /// From now on no task joins this group; one that would have makes a new one. Those in it stay.
+    /// From now on no task joins this group; a task that would have joined creates a new one. Its members
+    /// stay.
     pub fn close_group(&self, group: u32) {
         let key = self.groups.read(group as usize).key.bytes();
         let known = self.skel.maps.group_of_key.lookup(&key, MapFlags::ANY);
-        // When two CPUs met a key at once, it leads to the group of only one of them.
+        // If two CPUs met a key at the same time, it leads to the group of only one of them.
         if known.is_ok_and(|known| known == Some(group.to_ne_bytes().into())) {
-            // What is gone already need not be deleted.
+            // A key that has gone already need not be deleted.
             let _ = self.skel.maps.group_of_key.delete(&key);
         }
     }
 
-    /// Gives the number of a closed group back, in which nobody is and of which nothing speaks any more. False when it could
-    /// not be; then it is lost.
+    /// Returns the number of a closed group without members, to which nothing refers any more. False if that
+    /// fails; then the number is lost.
     pub fn reuse_group(&self, group: u32) -> bool {
         self.groups.word(group as usize, offset_of!(GroupRec, tid)).store(0, Ordering::Release);
         self.skel.maps.free_groups.update(&[], &group.to_ne_bytes(), MapFlags::ANY).is_ok()
     }
 
-    /// Of groups whose numbers were given back, those that are in use again.
+    /// Of the groups whose numbers were returned, those that are in use again.
     pub fn in_use_again(&self, groups: &BTreeSet<u32>) -> Vec<(u32, GroupRec)> {
         let tid = |group| self.groups.word(group, offset_of!(GroupRec, tid)).load(Ordering::Acquire);
         let in_use = groups.iter().filter(|&&g| tid(g as usize) != 0);
         in_use.map(|&g| (g, self.groups.read(g as usize))).collect()
     }
 
-    /// Reserves a group for user space to assign; `None` when the table is full.
+    /// Reserves a group for user space to assign; `None` if the table is full.
     pub fn new_group(&self) -> Option<u32> {
         let index = self.counter(&self.data().next_group).fetch_add(1, Ordering::AcqRel);
         (index < self.max_groups).then_some(index)
     }
 
-    /// Puts a task into `group`, and all that it starts from now on. False when the probe does not know it.
+    /// Puts a task into `group`, and all its children from now on. False if the probe does not know it.
     pub fn assign(&self, tid: u32, group: u32) -> bool {
         debug_assert!(group >= group::WATCHER);
         let Some(slot) = self.slot_of(tid) else { return false };
@@ -456,22 +458,23 @@ impl Probe {
         field(offset_of!(TaskRec, tid)).load(Ordering::Relaxed) == tid
     }
 
-    /// The processes that a task starts from now on belong to this group, and so does what they start. Not the task itself.
+    /// The processes that a task starts from now on belong to this group, and so do their children. The task
+    /// itself does not.
     pub fn assign_heirs(&self, tid: u32, group: u32) {
         if let Some(slot) = self.slot_of(tid) {
             self.tasks.word(slot, offset_of!(TaskRec, heirs)).store(group, Ordering::Release);
         }
     }
 
-    /// Where the record of a task is, if it has one.
+    /// The location of a task's record, if it has one.
     fn slot_of(&self, tid: u32) -> Option<usize> {
         let slot = (tid < self.tid_max).then(|| self.slots.word(tid as usize, 0).load(Ordering::Acquire))?;
         (slot != 0 && slot < self.max_tasks).then_some(slot as usize)
     }
 
-    /// Hands over the tasks that ended since the last call.
+    /// Passes on the tasks that ended since the last call.
     pub fn drain_ended(&self, into: &mut Vec<Ended>) {
-        // An error here means the ring is gone, and then there is nothing to hand over.
+        // An error here means that the ring has gone, and then there is nothing to pass on.
         let _ = self.rings.consume();
         let mut ended = self.ended.borrow_mut();
         match into.is_empty() {
@@ -480,27 +483,27 @@ impl Probe {
         }
     }
 
-    /// Hands over the switches and wake-ups since the last call.
+    /// Passes on the switches and wake-ups since the last call.
     pub fn drain_trace(&self) -> Vec<TraceEvent> {
         let _ = self.rings.consume();
         self.traced.take()
     }
 
-    /// From now on the run log is of the tasks of this group, if one is wanted at all; 0: of nobody.
+    /// From now on the run log covers the tasks of this group, if one is wanted at all; 0: nobody.
     pub fn record(&self, group: u32) {
         self.control_word(&self.data().control.record_group).store(group.into(), Ordering::SeqCst);
     }
 
-    /// Hands over the run log since the last call, as it lies in the ring: nearly in the order of time.
+    /// Passes on the run log since the last call in the order of the ring: nearly the order of time.
     pub fn drain_record(&self) -> Vec<RecordEvent> {
         let _ = self.rings.consume();
-        // The next are about as many: room that grows is copied again and again.
+        // The next ones are about as many: a buffer that grows is copied again and again.
         let room = Vec::with_capacity(self.recorded.borrow().len());
         self.recorded.replace(room)
     }
 
-    /// Steal that did not fit into the tasks' own records. A pair keeps its place until it is given back; what a place counts
-    /// goes on from pair to pair.
+    /// Steal that did not fit into the tasks' own records. A pair keeps its place until it is returned; the
+    /// count of a place continues from pair to pair.
     pub fn overflow_steal(&self) -> impl Iterator<Item = PairSteal> + '_ {
         (0..self.places_of_pairs()).map(|i| self.pairs.read(i))
     }
@@ -516,7 +519,7 @@ impl Probe {
         self.counter(&bss.next_pair).load(Ordering::Acquire).min(self.max_pairs) as usize
     }
 
-    /// Gives back the places of pairs of which one is among these groups, of which nothing speaks any more.
+    /// Returns the places of pairs with one of these groups, to which nothing refers any more.
     pub fn forget_pairs(&self, groups: &BTreeSet<u32>) {
         for place in 0..self.places_of_pairs() {
             let PairSteal { victim, culprit, .. } = self.pairs.read(place);
@@ -525,10 +528,10 @@ impl Probe {
                 continue;
             }
             let key = [victim.to_ne_bytes(), culprit.to_ne_bytes()].concat();
-            // When two CPUs met a pair at once it has two places, and is gone with the first.
+            // If two CPUs met a pair at the same time, it has two places, and is removed with the first.
             let _ = self.skel.maps.index_of_pair.delete(&key);
             self.pairs.word(place, offset_of!(PairSteal, culprit)).store(group::UNKNOWN, Ordering::Release);
-            // Should this fail, the place is lost.
+            // If this fails, the place is lost.
             let _ = self.skel.maps.free_pairs.update(&[], &(place as u32).to_ne_bytes(), MapFlags::ANY);
         }
     }
@@ -549,8 +552,8 @@ impl Probe {
         }
     }
 
-    /// What the kernel says the probe's programs cost; all zero unless `kernel.bpf_stats_enabled` is on or
-    /// somebody holds [`count_costs`](Probe::count_costs).
+    /// The cost of the probe's programs as the kernel counts it; all zero unless `kernel.bpf_stats_enabled`
+    /// is on or somebody holds [`count_costs`](Probe::count_costs).
     pub fn costs(&self) -> Vec<ProgramCost> {
         let p = &self.skel.progs;
         [
@@ -574,8 +577,8 @@ impl Probe {
         .collect()
     }
 
-    /// Makes the kernel count what BPF programs cost until the returned descriptor is closed; `None` when it
-    /// will not. The counting itself costs some 20 ns a run.
+    /// Makes the kernel count the cost of BPF programs until the returned descriptor is closed; `None` if it
+    /// refuses. The counting itself costs about 20 ns a run.
     pub fn count_costs() -> Option<std::os::fd::OwnedFd> {
         use std::os::fd::FromRawFd;
         let run_time = 0; // BPF_STATS_RUN_TIME

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-/// Ids of all BPF programs in the kernel right now, whoever loaded them; empty without the privilege to look.
+/// Ids of all BPF programs that are in the kernel now, whoever loaded them; empty without the privilege to
+/// look.
 pub fn loaded_programs() -> BTreeSet<u32> {
     libbpf_rs::query::ProgInfoIter::default().map(|p| p.id).collect()
 }
 
-/// Ids of the BPF programs that a process holds open, by its descriptors; empty when it cannot be looked into.
+/// Ids of the BPF programs that a process holds open, from its descriptors; empty if it cannot be read.
 pub fn programs_of(pid: u32) -> BTreeSet<u32> {
     let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return BTreeSet::new() };
     let id = |text: String| text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok());

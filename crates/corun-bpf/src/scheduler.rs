@@ -1,8 +1,8 @@
-//! Loading the scheduler, turning its knobs and reading its statistics.
+//! Loading the scheduler, setting its knobs and reading its statistics.
 //!
-//! The scheduler (`bpf/sched.bpf.c`) runs every ordinary task of the machine from [`Scheduler::start`] on until the
-//! value is dropped, the process ends in whatever way, or the kernel throws it out; then the kernel's own scheduler
-//! takes over, and [`Scheduler::exit`] tells why. Nothing of it outlives the process.
+//! The scheduler (`bpf/sched.bpf.c`) runs every ordinary task of the machine from [`Scheduler::start`] on. It
+//! stops when the value is dropped, the process ends for any reason, or the kernel removes it. Then the
+//! kernel's own scheduler takes over, and [`Scheduler::exit`] says why. Nothing of it outlives the process.
 
 use crate::sched_skel::{types, SchedSkel, SchedSkelBuilder};
 use crate::scheduler_exit::SchedulerExit;
@@ -17,9 +17,9 @@ use thiserror::Error;
 pub const CPUS: usize = 1024;
 /// Last-level caches there can be.
 pub const LLCS: usize = 64;
-/// The cell of all that is in no other.
+/// The cell of all tasks that are in no other.
 pub const ROOT_CELL: u32 = 0;
-/// No park lasts longer: the kernel throws out a scheduler that lets a runnable task wait for 30 s.
+/// No park lasts longer: the kernel removes a scheduler that lets a runnable task wait for 30 s.
 pub const PARK_LIMIT_NS: u64 = 20_000_000_000;
 
 /// How the scheduler is set up.
@@ -27,18 +27,18 @@ pub const PARK_LIMIT_NS: u64 = 20_000_000_000;
 pub struct SchedulerConfig {
     /// The slice of tasks without one of their own.
     pub default_slice_ns: u64,
-    /// By how much a task that wakes up must be behind the running one to take its CPU.
+    /// How far behind the running task a waking task must be to take its CPU.
     pub granularity_ns: u64,
-    /// After how long a park ends by itself; at most [`PARK_LIMIT_NS`] is safe.
+    /// The time after which a park ends by itself; at most [`PARK_LIMIT_NS`] is safe.
     pub park_limit_ns: u64,
-    /// After how long the kernel's watchdog finds that a runnable task was forgotten: at most 30 s.
+    /// The time after which the kernel's watchdog reports a forgotten runnable task: at most 30 s.
     pub watchdog_ms: u32,
     /// The last-level cache of each CPU, numbered from 0 without gaps, by CPU number.
     pub llc_of_cpu: Vec<u8>,
 }
 
 impl SchedulerConfig {
-    /// What is used everywhere but in tests.
+    /// The values used everywhere except in tests.
     pub fn new(llc_of_cpu: Vec<u8>) -> SchedulerConfig {
         SchedulerConfig {
             default_slice_ns: 3_000_000,
@@ -50,7 +50,7 @@ impl SchedulerConfig {
     }
 }
 
-/// Why the scheduler could not be started or did not do what it was told.
+/// Why the scheduler could not be started or did not obey.
 #[derive(Debug, Error)]
 pub enum SchedulerError {
     /// The kernel (or the missing privilege) refused a step.
@@ -58,10 +58,10 @@ pub enum SchedulerError {
     Step {
         /// What was tried.
         step: &'static str,
-        /// What came back. Not a `source`: the sentence says it already.
+        /// The error. It is not a `source`, because the sentence contains it already.
         why: libbpf_rs::Error,
     },
-    /// The kernel took the scheduler and threw it out at once.
+    /// The kernel accepted the scheduler and removed it at once.
     #[error("starting the scheduler: {0}")]
     Ejected(SchedulerExit),
     /// The scheduler refused a request.
@@ -88,20 +88,20 @@ fn step(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> SchedulerError {
 pub struct TaskKnobs {
     /// Bounds of its slice in nanoseconds, equal for a fixed one; `None`: the default slice.
     pub slice_ns: Option<(u64, u64)>,
-    /// How long its preemption is put off when it wakes up, in nanoseconds.
+    /// How long its preemption is delayed when it wakes up, in nanoseconds.
     pub preempt_delay_ns: u64,
     /// The cell it belongs to; `None`: that of its cgroup.
     pub cell: Option<u32>,
-    /// Whether it is never parked: it belongs to the root then, whatever its cell.
+    /// Whether it is never parked: then it belongs to the root, whatever its cell.
     pub is_protected: bool,
 }
 
-/// A cell, with what has happened in it.
+/// A cell, with its statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Its number.
     pub id: u32,
-    /// The cell it shares its time with others in.
+    /// The cell in which it shares time with others.
     pub parent: u32,
     /// Its cgroup's id; `None` for one that user space made.
     pub cgroup: Option<u64>,
@@ -117,9 +117,9 @@ pub struct Cell {
     pub stretches: u64,
     /// How many of these ended with the task still runnable.
     pub preempted: u64,
-    /// Parks that ended by themselves, because their lease ran out or they reached the limit.
+    /// Parks that ended by themselves, because their lease expired or they reached the limit.
     pub expired_parks: u64,
-    /// Stretches by length: entry `i` counts those under 2^(i+6) µs, the last all longer ones.
+    /// Stretches by length: entry `i` counts those under 2^(i+6) µs, the last one all longer ones.
     pub lengths: Vec<u64>,
 }
 
@@ -153,7 +153,7 @@ pub struct SchedulerLosses {
     pub tasks: u64,
 }
 
-/// The loaded scheduler. Dropping it gives the machine back to the kernel's own.
+/// The loaded scheduler. Dropping it returns the machine to the kernel's own scheduler.
 pub struct Scheduler {
     // Dropped first: nothing is unloaded while it still schedules.
     link: Option<Link>,
@@ -166,7 +166,7 @@ impl Scheduler {
     /// Loads the scheduler and gives it the machine.
     ///
     /// # Errors
-    /// [`SchedulerError`] naming the step that failed; the kernel's own scheduler goes on then.
+    /// [`SchedulerError`] naming the step that failed; then the kernel's own scheduler goes on.
     pub fn start(config: &SchedulerConfig) -> Result<Scheduler, SchedulerError> {
         libbpf_rs::set_print(None);
         let cpu_count = config.llc_of_cpu.len();
@@ -193,11 +193,11 @@ impl Scheduler {
             ops.cgroup_set_weight = std::ptr::null_mut();
         }
         let mut skel = open.load().map_err(step("loading the scheduler into the kernel"))?;
-        // From Linux 7.1 on, a program that is not part of a scheduler must say which one it calls upon.
+        // Since Linux 7.1, a program that is not part of a scheduler must name the one that it calls.
         let progs =
             [&skel.progs.cell_new, &skel.progs.cell_free, &skel.progs.cell_weight, &skel.progs.cell_park];
         for prog in progs {
-            // Older kernels know no such thing, and need none.
+            // Older kernels do not have this, and do not need it.
             let _ = prog.assoc_struct_ops(&skel.maps.corun);
         }
         let link =
@@ -209,7 +209,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives the machine back to the kernel's own scheduler; what was counted can still be read.
+    /// Returns the machine to the kernel's own scheduler; the counts can still be read.
     pub fn stop(&mut self) {
         self.link = None;
     }
@@ -242,37 +242,38 @@ impl Scheduler {
             .map_err(step("setting a task's knobs"))
     }
 
-    /// Makes the scheduler read the knobs that were set: each task's when it next wakes up, runs or ends a slice.
+    /// Makes the scheduler read the knobs that were set: each task's when it next wakes up, runs or ends a
+    /// slice.
     pub fn announce(&self) {
         self.word(&self.bss().control.generation).fetch_add(1, Ordering::Release);
     }
 
-    /// The cell of a cgroup, by the id of its folder; `None` when the kernel does not schedule it as one.
+    /// The cell of a cgroup, by the id of its folder; `None` if the kernel does not schedule it as one.
     pub fn cell_of_cgroup(&self, id: u64) -> Option<u32> {
         let value = self.skel.maps.cell_of_cgroup.lookup(&id.to_ne_bytes(), MapFlags::ANY).ok()??;
         let cell = u32::from_ne_bytes(value.try_into().ok()?);
-        // One for which there was no room counts to the cell above, which is others' as well.
+        // A cgroup without room for a cell belongs to the cell above, which others share.
         let own = self.word(&self.bss().cells.get(cell as usize)?.cgroup).load(Ordering::Relaxed);
         (cell == ROOT_CELL || own == id).then_some(cell)
     }
 
-    /// Forgets what was set for a task that has ended: another may get its number.
+    /// Forgets the settings of a task that has ended: another may get its number.
     pub fn forget_task(&self, tid: u32) {
-        // Mostly the scheduler has done so itself.
+        // Usually the scheduler has done so itself.
         let _ = self.skel.maps.knobs.delete(&tid.to_ne_bytes());
     }
 
-    /// Makes a cell within `parent`, to put tasks into.
+    /// Creates a cell within `parent`, to put tasks into.
     ///
     /// # Errors
-    /// When there is no free one or the parent is too deep.
+    /// If there is no free one or the parent is too deep.
     pub fn new_cell(&self, parent: u32, weight: u32) -> Result<u32, SchedulerError> {
         let args = types::cell_args { parent, weight, ..Default::default() };
         let refused = "the scheduler has no free cell (it has 1024, at most 8 levels deep)";
         Ok(self.call(&self.skel.progs.cell_new, args, refused)?.cell)
     }
 
-    /// Gives a cell of our own making back.
+    /// Returns a cell that this process created.
     ///
     /// # Errors
     /// While tasks are in it, asleep or not.
@@ -290,9 +291,8 @@ impl Scheduler {
         self.call(&self.skel.progs.cell_weight, args, "the root has no weight").map(|_| ())
     }
 
-    /// Parks a cell with all that lies within it, or lets them run again. It stays parked as long as the
-    /// [lease](Scheduler::renew_lease) holds and at
-    /// most for the limit in [`SchedulerConfig`].
+    /// Parks a cell with everything in it, or lets it run again. It stays parked as long as the
+    /// [lease](Scheduler::renew_lease) holds and at most for the limit in [`SchedulerConfig`].
     ///
     /// # Errors
     /// For the root, in which the kernel's own threads are.
@@ -301,13 +301,14 @@ impl Scheduler {
         self.call(&self.skel.progs.cell_park, args, "the root cannot be parked").map(|_| ())
     }
 
-    /// Whether a cell is parked still: a park may have ended by itself.
+    /// Whether a cell is still parked: a park may have ended by itself.
     pub fn is_parked(&self, cell: u32) -> bool {
         let cell = self.bss().cells.get(cell as usize);
         cell.is_some_and(|c| self.word(&c.parked_since_ns).load(Ordering::Relaxed) != 0)
     }
 
-    /// Until when parked cells may stay parked, on the kernel's monotonic clock. Without renewal they all run again.
+    /// The time until which parked cells may stay parked, on the kernel's monotonic clock. Without renewal
+    /// they all run again.
     pub fn renew_lease(&self, until_ns: u64) {
         self.word(&self.bss().control.lease_until_ns).store(until_ns, Ordering::Release);
     }
@@ -392,7 +393,7 @@ impl Scheduler {
     }
 }
 
-/// Whether the kernel lets a scheduler know of cgroups: its `struct sched_ext_ops` says so.
+/// Whether the kernel tells a scheduler about cgroups, according to its `struct sched_ext_ops`.
 fn kernel_schedules_cgroups() -> bool {
     use libbpf_rs::btf::types::Struct;
     let Ok(btf) = libbpf_rs::btf::Btf::from_vmlinux() else { return false };

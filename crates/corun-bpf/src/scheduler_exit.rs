@@ -7,18 +7,18 @@ use std::fmt;
 pub struct SchedulerExit {
     /// What sort of end it was.
     pub why: Ending,
-    /// The kernel's words for it: "runnable task stall".
+    /// The kernel's reason: "runnable task stall".
     pub reason: String,
-    /// What the kernel adds: which task stalled, for how long. May be empty.
+    /// The kernel's details: which task stalled, and for how long. May be empty.
     pub message: String,
 }
 
-/// How a scheduler can end; the numbers are the kernel's (`enum scx_exit_kind`).
+/// The ways in which a scheduler can end; the numbers are the kernel's (`enum scx_exit_kind`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was taken out by whoever loaded it.
+    /// Its loader removed it.
     Unloaded,
-    /// The kernel took it out: a CPU came or went, or the scheduler above it ended.
+    /// The kernel removed it: a CPU came or went, or the scheduler above it ended.
     TakenOut,
     /// An administrator asked for the kernel's own scheduler (SysRq-S).
     SysRq,
@@ -31,7 +31,7 @@ pub enum Ending {
 }
 
 impl SchedulerExit {
-    /// From what the kernel hands to a scheduler that leaves.
+    /// From the kernel's data about a scheduler that leaves.
     pub(crate) fn new(kind: u32, reason: &[u8], message: &[u8]) -> SchedulerExit {
         let why = match kind {
             0..=65 => Ending::Unloaded,
@@ -45,7 +45,7 @@ impl SchedulerExit {
         SchedulerExit { why, reason: text(reason), message: text(message) }
     }
 
-    /// Whether something went wrong, as opposed to having been asked for.
+    /// Whether something went wrong, as opposed to a requested end.
     pub fn is_failure(&self) -> bool {
         matches!(self.why, Ending::Error | Ending::OwnError | Ending::Stall)
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_kind_yet_unknown_is_an_error() {
+    fn an_error_of_an_unknown_kind_is_an_error() {
         assert_eq!(SchedulerExit::new(1999, b"", b"").why, Ending::Error);
     }
 }

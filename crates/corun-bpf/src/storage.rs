@@ -3,11 +3,12 @@
 use libbpf_rs::OpenObject;
 use std::mem::MaybeUninit;
 
-/// Owns what a skeleton borrows. To be dropped after it: the last field of whoever holds both.
+/// Owns what a skeleton borrows. It must be dropped after the skeleton: it is the last field of a struct that
+/// holds both.
 pub(crate) struct ObjectStorage(*mut MaybeUninit<OpenObject>);
 
 impl ObjectStorage {
-    /// Fresh storage, and the borrow that a skeleton is opened with.
+    /// New storage, and the borrow that a skeleton is opened with.
     pub(crate) fn new() -> (ObjectStorage, &'static mut MaybeUninit<OpenObject>) {
         let at = Box::into_raw(Box::new(MaybeUninit::uninit()));
         // SAFETY: freed only when the storage is dropped, which its owner does after dropping the skeleton.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The little of the kernel's types that corun's BPF programs touch. Every access is relocated at load time
- * against the running kernel's BTF (CO-RE), so only names matter here, not offsets; a generated vmlinux.h
- * would be 3 MB for the same 40 lines.
+ * The few kernel types that corun's BPF programs touch. Every access is relocated at load time against the
+ * running kernel's BTF (CO-RE), so only names matter here, not offsets; a generated vmlinux.h would be 3 MB
+ * for the same 40 lines.
  */
 #ifndef CORUN_KERNEL_MIN_H
 #define CORUN_KERNEL_MIN_H
@@ -40,7 +40,7 @@ struct cgroup {
 	struct cgroup_root *root;
 };
 
-/* Where a task is in all hierarchies at once: the v2 tree, and a list with a link for each. */
+/* The location of a task in all hierarchies at once: the v2 tree, and a list with a link for each. */
 struct css_set {
 	struct cgroup *dfl_cgrp;
 	struct list_head cgrp_links;
@@ -151,7 +151,7 @@ struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
 	void *stack;
-	/* Bytes since Linux 7.3. Unsigned, because libbpf adapts the width of a load only then. */
+	/* Bytes since Linux 7.3. It is unsigned, because libbpf adapts the width of a load only then. */
 	unsigned int on_cpu;
 	unsigned int on_rq;
 	int prio; /* of the class that it runs in */
@@ -193,7 +193,7 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* Since Linux 6.2: what lies at an address, as a type of the kernel's. The verifier makes it a move, not a call. */
+/* Since Linux 6.2: the content of an address, as a kernel type. The verifier makes it a move, not a call. */
 extern void *bpf_rdonly_cast(const void *at, u32 type) __attribute__((section(".ksyms"), weak));
 
 enum { BPF_NOEXIST_ = 1 };

@@ -2,51 +2,52 @@
 /*
  * The probe: where every nanosecond of every task went, and who held the CPU while it waited.
  *
- * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec,
- *            task_rename, cgroup_attach_task; iter/task after attaching, and at the end of a window in which a wait is
- *            open that a quota may have taken a part of. Nothing else: no fentry, no kprobe.
- *            For a trace also sched_waking and the entries and exits of interrupts, for a run log hrtimer_start as well
+ * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec, task_rename,
+ *            cgroup_attach_task. iter/task after attaching, and at the end of a window with an open wait that a quota
+ *            may have taken a part of. Nothing else: no fentry, no kprobe.
+ *            For a trace also sched_waking and the entries and exits of interrupts; for a run log hrtimer_start as well
  *            (probe_record.h).
  * Kernel     5.18 or newer (four arguments of sched_switch), BTF, bpf_loop.
  *
  * Method
- *   Each task has one record, found by tid through two array maps (no hash, no task storage: 2 loads). The
- *   record holds its state, since when, and what has been accumulated; every event closes one interval and opens
- *   the next, so the intervals of a task partition its life: time is conserved by construction. All events of
- *   one task happen under its run queue's lock, so its record needs no atomics; `seq` lets user space copy it.
+ *   Each task has one record, found by tid through two array maps (no hash, no task storage: 2 loads). The record holds
+ *   its state, since when, and its accumulated sums. Every event closes one interval and opens the next, so the
+ *   intervals of a task partition its life: time is conserved by construction. All events of one task happen under its
+ *   run queue's lock, so its record needs no atomics; `seq` lets user space copy it.
  *
- *   Each CPU keeps a log of its occupants: (start, group), merged while the group stays the same. When a wait
- *   ends (or the waiter is moved, or a window closes) the part of the log that the wait overlaps is walked
- *   backwards and every nanosecond is charged to who held the CPU then: exact over many occupants. A log that
- *   does not reach back far enough leaves the rest `unattributed`.
+ *   Each CPU keeps a log of its occupants: (start, group), merged while the group stays the same. When a wait ends (or
+ *   the waiter is moved, or a window closes), the probe walks backwards through the part of the log that the wait
+ *   overlaps. It charges every nanosecond to the group that held the CPU then, which is exact over many occupants. If
+ *   the log does not reach back far enough, the rest is `unattributed`.
  *
- *   Windows: user space announces an edge a moment before it comes. The first event at or after the edge
- *   closes the open interval exactly at the edge, copies the sums aside (`snap`) and goes on. A record that no
- *   event has touched since needs no copy: its open interval simply reaches over the edge.
+ *   Windows: user space announces an edge shortly before it comes. The first event at or after the edge closes the open
+ *   interval exactly at the edge, copies the sums aside (`snap`) and goes on. A record without an event since then needs
+ *   no copy: its open interval simply reaches over the edge.
  *
- * What a task did before its first event needs no guess: a first event of "leaves the CPU" says it ran, "arrives"
- * that it waited, "wakes" that it was blocked. Only tasks without any event use the state read at attach.
+ *   A task's state before its first event needs no guess. If the first event is "leaves the CPU", the task ran; if it is
+ *   "arrives", it waited; if it is "wakes", it was blocked. Only tasks without any event use the state read at attach.
  *
  * Limits
- *   - Some tasks' switches never reach the tracepoint (seen with threads of PID 1 in virtual machines). The next
- *     switch on that CPU betrays it (prev is not who was seen last) and the stretch between becomes UNKNOWN. A
- *     wake-up that was not told of counts as blocked until the task runs.
- *   - Interrupts are part of the task they interrupt, as everywhere in the kernel's own accounts.
- *   - A throttled interval is taken to be the first part of the wait it lies in. A wait that is open at an edge is split by
- *     the kernel's clock of the quota. Where that does not tell (before Linux 6.6, and for real-time and deadline tasks) it
- *     counts up to the edge as what it began as.
- *   - The v1 freezer and a system that suspends, since Linux 6.1, leave whoever sleeps asleep and tell nobody: that goes on as
- *     what it was blocked for. Whom a signal stops while it waits for a CPU waits until it has one.
+ *   - Some tasks' switches never reach the tracepoint (seen with threads of PID 1 in virtual machines). The next switch on
+ *     that CPU reveals it (prev is not the last task seen), and the stretch between becomes UNKNOWN. After an unreported
+ *     wake-up, the task counts as blocked until it runs.
+ *   - Interrupts are part of the task that they interrupt, as everywhere in the kernel's own accounts.
+ *   - A throttled interval counts as the first part of the wait that it lies in. A wait that is open at an edge is split
+ *     by the kernel's clock of the quota. If that clock does not exist (before Linux 6.6, and for real-time and deadline
+ *     tasks), the wait up to the edge counts as the state in which it began.
+ *   - The v1 freezer and, since Linux 6.1, a system that suspends leave sleepers asleep without an event: they go on as
+ *     blocked for their reason. A task that is stopped by a signal while it waits for a CPU waits until it has one.
  *
- * One file because it is one BPF object: every handler inlines the same functions over the same maps.
+ * It is one file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
  * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and no
- *            atomics. What is rare stands apart, what is not is inlined: where the kernel makes every return safe (AMD,
- *            `spec_rstack_overflow`) a call costs 10 ns. From 64 bytes of stack on the kernel gives one out of the cache.
+ *            atomics. Rare code is separate, the rest is inlined: where the kernel makes every return safe (AMD,
+ *            `spec_rstack_overflow`), a call costs 10 ns. From 64 bytes of stack on, the kernel provides one from the
+ *            cache.
  *
- * Loading    The kernel verifies a static function anew at each call, in each state that the call is reached in. A global function it
- *            verifies once. So what is rare and large is global (`__noinline` without `static`). A global function returns a
- *            number, takes a task by its address, and has to expect a record that is NULL.
+ * Loading    The kernel verifies a static function again at each call, in each state in which the call is reached. It
+ *            verifies a global function once. So rare and large code is global (`__noinline` without `static`). A global
+ *            function returns a number, takes a task by its address, and must expect a record that is NULL.
  */
 #include "kernel_min.h"
 #include <bpf/bpf_helpers.h>
@@ -221,9 +222,9 @@ static __noinline void close_cpu_window(struct cpu_rec *c, u64 edge)
 }
 
 /*
- * Someone other than the last one seen is leaving. The one seen last left, and this one came, at an unknown moment
- * since the last switch that was told of: for both, that stretch is UNKNOWN, and what they did before stands. What the
- * one seen last does now, its next event will tell, as for a task without events.
+ * A task other than the last one seen is leaving. The last one seen left, and this one came, at an unknown
+ * time since the last reported switch. For both, that stretch is UNKNOWN, and their earlier time is
+ * unchanged. The next event of the last one seen will show what it does now, as for a task without events.
  */
 static __noinline void surprise(struct cpu_rec *c, u32 cpu, struct task_struct *p, struct task_rec *t, u64 now)
 {
@@ -261,7 +262,8 @@ static __always_inline void roll_cpu(struct cpu_rec *c, u64 now)
 		close_cpu_window(c, control.edge_ns);
 }
 
-/* The record of who leaves, when it is not the one seen last: the first switch here, or one that was not told of. */
+/* The record of the leaving task, if it is not the last one seen: this is the first switch here, or one was
+ * not reported. */
 static __noinline struct task_rec *leaver(struct cpu_rec *c, struct task_struct *prev, u64 now)
 {
 	u32 tid = prev->pid, cpu = bpf_get_smp_processor_id();
@@ -280,7 +282,8 @@ static __noinline struct task_rec *leaver(struct cpu_rec *c, struct task_struct 
 	return t;
 }
 
-/* Someone leaves the CPU; how, as in a trace_event. What is read late need not be kept on the stack until then. */
+/* A task leaves the CPU; how, as in a trace_event. Values that are read late need not be kept on the stack
+ * until then. */
 static __always_inline u32 leave(struct switch_args *args, struct task_struct *prev, struct cpu_rec *c,
 				 struct task_rec *t, u64 now)
 {
@@ -295,7 +298,8 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 	t->lengths[bucket_of(lasted(t, now))].stretches++;
 	state = state_of_syscall(t, prev);
 	prev_state = args->prev_state;
-	/* Whom a signal keeps from going to sleep stays on the run queue. Linux 6.12 tells what it had wanted all the same. */
+	/* A task that a signal keeps from going to sleep stays on the run queue. Linux 6.12 reports its intended
+	 * state all the same. */
 	if (args->preempt || !prev_state || unlikely(!prev->__state)) {
 		if (!args->preempt && state == RUN) /* sched_yield */
 			t->cur.yielded++;
@@ -315,11 +319,11 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 	return left;
 }
 
-/* What is rare in one that comes: its first event, or that its switch-out or wake-up was not told of. */
+/* Rare cases for a task that comes: its first event, or an unreported switch-out or wake-up. */
 static __noinline void arrive_from(struct task_rec *t, struct task_struct *next, struct cpu_rec *c, u64 now)
 {
 	first_event(t, WAIT);
-	if (t->state == RUN) /* its switch-out elsewhere was not told of */
+	if (t->state == RUN) /* its switch-out elsewhere was not reported */
 		t->state = UNKNOWN;
 	roll(t, next, now);
 	if (is_waiting(t->state))
@@ -328,7 +332,7 @@ static __noinline void arrive_from(struct task_rec *t, struct task_struct *next,
 		account(t, now);
 }
 
-/* Someone comes onto the CPU; its group. */
+/* A task comes onto the CPU; returns its group. */
 static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u64 now)
 {
 	struct task_struct *next = args->next;
@@ -423,7 +427,7 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	struct task_rec *t = task_rec(p->pid);
 	u64 now;
 
-	/* A task that is running or queued can be woken too: then nothing changes. */
+	/* A task that is running or queued can be woken, too: then nothing changes. */
 	if (t && (t->state == RUN || is_waiting(t->state)))
 		return 0;
 	now = t && t->state != NEVER ? wakeup_time(p) : bpf_ktime_get_ns(); /* the former needs one that is off the CPU */
@@ -491,9 +495,9 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	begin_write(t);
 	first_event(t, p->on_rq ? WAIT : before_first_event(t));
 	roll(t, p, now);
-	if (is_waiting(t->state)) { /* what it waited so far, it waited on the old CPU */
+	if (is_waiting(t->state)) { /* its wait so far was on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);
-		if (budgets_met) /* the kernel tells of it before it does it */
+		if (budgets_met) /* the kernel reports it before it does it */
 			wait_on(t, p, to);
 		t->cpu = to;
 		if (want_waits)
@@ -505,8 +509,8 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 }
 
 /*
- * A thread that is not its process's first runs a program: the kernel ends the others and gives it the number of the first.
- * Its record ends here, and the one of that number goes on.
+ * A thread other than its process's first runs a program: the kernel ends the others and gives it the number
+ * of the first. Its record ends here, and the record of that number goes on.
  */
 static __noinline void renumber(struct task_struct *p, u32 before)
 {
@@ -518,7 +522,7 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 	if (!t || !c || !slot || !watching(now))
 		return;
 	begin_write(t);
-	/* Was it off the CPU since it has the number, the record of that has what came then. */
+	/* If it has been off the CPU since it got the number, that number's record has the events since then. */
 	first_event(t, c->tid == before || c->tid == NO_TID ? RUN : UNKNOWN);
 	roll(t, p, now);
 	account(t, now);
@@ -547,7 +551,7 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 		record(now, who(before, RECORD_LEAVES, 3), 0, 0);
 		record_arrival(p, now);
 	}
-	/* Last, so that the subject has somebody all the time. */
+	/* Last, so that the subject always has a task. */
 	bury(p, t, now);
 }
 
@@ -605,7 +609,7 @@ static long move_thread(u32 i, struct moving *m)
 	return 0;
 }
 
-/* The kernel tells of a process once, by its first thread, when all of its threads have been moved. */
+/* The kernel reports a process once, by its first thread, after all of its threads have been moved. */
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
@@ -627,8 +631,8 @@ int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_
 }
 
 /*
- * Once after attaching: a record for every task that is there, with the state it is in. Later: what quotas took of the waits that
- * were open at the newest edge.
+ * Once after attaching: a record for every existing task, with its state. Later: how much quotas took of the
+ * waits that were open at the newest edge.
  */
 SEC("iter/task")
 int look_at_task(struct bpf_iter__task *ctx)
@@ -648,7 +652,7 @@ int look_at_task(struct bpf_iter__task *ctx)
 	if (!registers_in_stack)
 		find_registers(p);
 	state = p->__state;
-	if (state & TASK_DEAD) /* it will never run again, and so never be buried */
+	if (state & TASK_DEAD) /* it will never run again, and so never end */
 		return 0;
 	t = task_rec_of(p);
 	if (!t)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the probe shares with user space: records in memory-mapped array maps, and the control block.
+ * The data that the probe shares with user space: records in memory-mapped array maps, and the control block.
  * `src/layout.rs` mirrors this file; a test compares the sizes.
  */
 #ifndef CORUN_PROBE_H
@@ -9,17 +9,17 @@
 #define CULPRITS 8 /* culprit groups kept per task; what is beyond goes to `others` and the group matrix */
 #define OCCUPANTS 2048 /* occupancies remembered per CPU; a power of two */
 #define BUCKETS 24 /* of a histogram, the last is overflow; as in corun-model */
-#define HIERARCHIES 12 /* of cgroup v1, in which a group that has ended can still be named */
+#define HIERARCHIES 12 /* of cgroup v1 in which a group that has ended can still be named */
 #define NO_TID 0xffffffff
 #define FOREVER 0xffffffffffffffffULL
 
 /* Where a task's time goes. The order is the index into `acc.ns`. */
 enum state {
-	NEVER, /* no event yet: the first event tells what the task was doing since the start */
+	NEVER, /* no event yet: the first event shows what the task was doing since the start */
 	RUN,
 	WAIT, /* runnable, not running: steal */
-	THROTTLED, /* runnable, a budget of its own is used up; how much of a wait it was is known when that ends */
-	UNKNOWN, /* the kernel changed its state without telling */
+	THROTTLED, /* runnable, a budget of its own is used up; how much of a wait that took is known when the wait ends */
+	UNKNOWN, /* the kernel changed its state without reporting it */
 	BLOCK_FUTEX,
 	BLOCK_IO,
 	BLOCK_SLEEP,
@@ -27,7 +27,7 @@ enum state {
 	BLOCK_PIPE,
 	BLOCK_CHILD,
 	BLOCK_OTHER,
-	STATES, /* whose times lie side by side; those of the rare ones that follow are kept apart */
+	STATES, /* whose times are adjacent; those of the rare ones that follow are separate */
 	STOPPED = STATES, /* by a signal or a tracer */
 	FROZEN, /* by a freezer of its cgroup, or with the system */
 	ALL_STATES,
@@ -43,14 +43,14 @@ enum group {
 	GROUP_KERNEL,
 	GROUP_SOFTIRQ,
 	GROUP_WORKQUEUE,
-	GROUP_WATCHER, /* the process that watches, where it wants to be told from its co-runners */
+	GROUP_WATCHER, /* the process that watches, if it is to be separate from its co-runners */
 	GROUP_FIRST,
 };
 
 enum task_flags {
 	STICKY = 1, /* group was assigned by user space; children inherit it */
 	KTHREAD = 2,
-	BUDGETS_TOLD = 4, /* the run log has those that it is under */
+	BUDGETS_TOLD = 4, /* the run log has the quotas that it is under */
 };
 
 struct culprit {
@@ -60,8 +60,8 @@ struct culprit {
 };
 
 /*
- * What is accumulated over a task's life. What most switches touch comes first: two cache lines. Counts wrap, which takes
- * a busy task half a day; user space takes differences of two readings only.
+ * What is accumulated over a task's life. The part that most switches touch comes first: two cache lines.
+ * Counts wrap, which takes a busy task half a day; user space takes differences of two readings only.
  */
 struct acc {
 	u64 ns[STATES];
@@ -76,13 +76,14 @@ struct acc {
 	u64 held_ns[HELD]; /* STOPPED, FROZEN */
 };
 
-/* How many waits for, and how many stretches on, a CPU were of one length. Side by side: one cache line of short ones. */
+/* How many waits for a CPU, and how many stretches on one, had each length. They are adjacent: one cache line
+ * of short ones. */
 struct lengths {
 	u32 waits;
 	u32 stretches;
 };
 
-/* The first cache line is what every event touches. */
+/* Every event touches the first cache line. */
 struct task_rec {
 	u32 seq; /* odd while a handler writes */
 	u32 tid;
@@ -91,22 +92,22 @@ struct task_rec {
 	u32 state;
 	u32 cpu; /* last run on or waiting for */
 	u32 ran; /* whether it ever ran */
-	u32 guess; /* state read off the task at attach; counts only while state is NEVER */
+	u32 guess; /* state read from the task at attach; counts only while state is NEVER */
 	u64 since_ns; /* accounted up to here */
 	u64 began_ns; /* when `state` was entered */
 	u64 edge_ns; /* window edge that `snap` was taken at */
-	u64 throttled_at; /* what the clocks of its budgets showed when the wait began */
+	u64 throttled_at; /* the values of its budgets' clocks when the wait began */
 	struct acc cur;
 	struct lengths lengths[BUCKETS];
 	struct acc snap; /* `cur` as it was at `edge_ns` */
 	u64 born_ns; /* its account begins here: its birth, or the start */
-	u32 serial; /* tells two users of one slot apart */
+	u32 serial; /* distinguishes two users of one slot */
 	u32 tgid;
 	char comm[16];
-	u64 cgroups; /* where it was, in all hierarchies at once, when its group was found: the kernel's css_set */
+	u64 cgroups; /* its location in all hierarchies at once when its group was found: the kernel's css_set */
 	u32 pgid; /* its process group then */
-	u32 heirs; /* the group of the processes that it starts; 0: it has no say */
-	/* Of a wait that was open when user space asked: how much of it a quota had taken up to this edge. */
+	u32 heirs; /* the group of the processes that it starts; 0: no group of its own choice */
+	/* For a wait that was open when user space asked: how much of it a quota had taken up to this edge. */
 	u64 open_edge_ns;
 	u64 open_throttled_ns;
 } __attribute__((aligned(64)));
@@ -127,8 +128,8 @@ struct cpu_acc {
 /* Two cache lines, and the log: a switch within one group touches the first and the sums. */
 struct cpu_rec {
 	u32 seq;
-	u32 tid; /* who runs, as far as seen; NO_TID before the first switch */
-	u32 slot; /* its record; 0 when it has none */
+	u32 tid; /* the running task, as far as seen; NO_TID before the first switch */
+	u32 slot; /* its record; 0 if it has none */
 	u32 group; /* its group: that of the newest occupancy */
 	u64 occupied_ns; /* start of the newest occupancy */
 	u64 since_ns;
@@ -144,15 +145,15 @@ struct cpu_rec {
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
-/* Where a task is in the cgroup trees, all of them at once. */
+/* The location of a task in all cgroup trees at once. */
 struct whereabouts {
 	u64 cgroup; /* in the v2 tree */
-	u64 v1; /* in the hierarchies of v1, mixed into one number; 0 where there are none */
+	u64 v1; /* in the hierarchies of v1, mixed into one number; 0 if there are none */
 };
 
 /*
- * A process group in its cgroups: the finest tenant there can be. User space merges them. Where it has said that the cgroups
- * tell, process groups are not told apart: `pgid` is 0.
+ * A process group in its cgroups: the finest possible tenant. User space merges them. If user space has said
+ * that the cgroups decide, process groups are not distinguished: `pgid` is 0.
  */
 struct group_key {
 	struct whereabouts at;
@@ -168,7 +169,7 @@ struct group_rec {
 	u32 tgid; /* its process */
 	u32 hierarchies; /* of v1 that are written down below */
 	char comm[16]; /* of that process; later of the one that leads the process group, when it executes a program */
-	u64 v1[HIERARCHIES]; /* its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's */
+	u64 v1[HIERARCHIES]; /* its cgroups of v1 except roots: the hierarchy's number in the highest byte, and the cgroup's */
 	u64 dead_ns[ALL_STATES];
 	u64 dead_unattributed_ns;
 	u64 dead_events[8]; /* blocked, preemptions, wakeups, migrations, yielded */
@@ -187,7 +188,7 @@ struct pair_steal {
 	u64 ns;
 };
 
-/* Where a CPU sits, for the distance of migrations. */
+/* The location of a CPU, for the distance of migrations. */
 struct place {
 	u32 core;
 	u32 llc;
@@ -197,12 +198,12 @@ struct place {
 
 /* Written by user space, read by every handler. */
 struct control {
-	u64 start_ns; /* handlers do nothing before: nothing is known of that time */
+	u64 start_ns; /* handlers do nothing before this time: nothing is known about it */
 	u64 edge_ns; /* the newest window edge */
 	u64 stop_ns; /* handlers do nothing from here on */
-	u64 record_group; /* whose tasks the run log is of */
-	u64 least_wait_ns; /* shorter waits are not told one by one */
-	u64 stocked; /* whether stock has been taken of the tasks that were there at the start */
+	u64 record_group; /* the run log covers its tasks */
+	u64 least_wait_ns; /* shorter waits are not reported one by one */
+	u64 stocked; /* whether the tasks that existed at the start have been recorded */
 };
 
 /* Written by the probe. */
@@ -211,7 +212,7 @@ struct losses {
 	u64 ended_unlisted; /* no room in the ring of ended tasks */
 	u64 trace_events; /* no room in the trace ring */
 	u64 groups; /* no room in the group table: tasks went to GROUP_UNKNOWN */
-	u64 surprises; /* switches whose predecessor was not the one seen last */
+	u64 surprises; /* switches whose predecessor was not the last one seen */
 	u64 record_events; /* no room in the ring of the run log */
 	u64 pairs; /* charges beyond the culprits in a record, for which there was no room: they are unattributed */
 };
@@ -228,7 +229,7 @@ enum trace_kind {
 	/* Only where single waits are wanted. */
 	TRACE_WAITED, /* `next` has waited for so long */
 	TRACE_MOVED, /* `next`, which waits, goes from the queue of CPU `prev` to this one's */
-	TRACE_THROTTLED, /* of a wait of `next`, so long from `t_ns` on was its budgets' fault */
+	TRACE_THROTTLED, /* of a wait of `next`, this long from `t_ns` on was its budgets' fault */
 };
 
 struct trace_event {
@@ -237,11 +238,11 @@ struct trace_event {
 	u8 kind;
 	u8 left; /* how: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen; of a wake-up, an enum waker */
 	u16 high; /* of a length in nanoseconds, bits 32 to 47; `prev` is the rest */
-	u32 prev; /* who left, or woke; 0: the idle task, or an interrupt */
+	u32 prev; /* the task that left, or woke another; 0: the idle task, or an interrupt */
 	u32 next;
 };
 
-/* What a task of the subject did, for the run log. */
+/* An action of a task of the subject, for the run log. */
 enum record_kind {
 	RECORD_RUNS = 1, /* came onto a CPU; a, b: the first 128 CPUs that it may use */
 	RECORD_LEAVES, /* how: 0 preempted, 1 blocked, 2 uninterruptible, 3 ended, 4 yielded; a: its state; b: the futex, or the signal that ended it */
@@ -249,7 +250,7 @@ enum record_kind {
 	RECORD_BORN, /* how: 1 a thread, 0 a process; a: by whom */
 	RECORD_TIMER, /* is about to sleep until a; how: 1 given as a length, 0 as a time */
 	RECORD_BUDGET, /* a group may run for a in every b, above bit 32: filled up when in it, + 1; how: 1 another follows */
-	RECORD_CONFINES, /* asks for another set of CPUs, and somebody has to leave one for that */
+	RECORD_CONFINES, /* requests another set of CPUs, for which some task has to leave one */
 };
 
 enum waker { WAKER_TASK, WAKER_HARDIRQ, WAKER_SOFTIRQ, WAKER_IDLE };

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Budgets: what keeps a task that could run from running though nobody has its CPU. The quota of its cgroup, the runtime of its
- * real-time group, and that of a deadline task.
+ * Budgets: what keeps a runnable task from running although nobody has its CPU. There are three: the quota of
+ * its cgroup, the runtime of its real-time group, and that of a deadline task.
  *
  * Method    Every budget has a clock that runs while it is used up. A wait is throttled for as long as the clocks of the
- *           task's budgets ran meanwhile. The kernel has such a clock for every queue of a cgroup's tasks on a CPU. For the other
- *           budgets it has only a flag and the time at which its timer will fill the budget again, and the probe keeps the clock:
- *           whoever leaves a CPU with the flag set starts it, for all who share the budget.
- * Which     That of the class that the task runs in, which `prio` tells, whatever has been lent to it.
- * Limits    Before Linux 6.6 the kernel has no clock for a quota: the probe keeps it, and takes it to run until one of the queue's
- *           tasks runs again. What the kernel takes from real-time tasks for others (its fair server, since 6.12) is no budget:
- *           somebody has the CPU then.
+ *           task's budgets ran meanwhile. The kernel has such a clock for every queue of a cgroup's tasks on a CPU. For the
+ *           other budgets it has only a flag, and the time at which its timer will refill the budget. The probe keeps
+ *           their clocks: a task that leaves a CPU with the flag set starts the clock, for all that share the budget.
+ * Which     The budgets of the class in which the task runs, according to `prio`, whatever has been lent to it.
+ * Limits    Before Linux 6.6 the kernel has no clock for a quota. The probe keeps it, and assumes that it runs until one
+ *           of the queue's tasks runs again. Time that the kernel takes from real-time tasks for others (its fair server,
+ *           since 6.12) is no budget: some task has the CPU then.
  */
 #ifndef CORUN_PROBE_BUDGETS_H
 #define CORUN_PROBE_BUDGETS_H
@@ -24,7 +24,7 @@ struct budget {
 	u64 until_ns;
 };
 
-/* By the address of the queue, or the tid of a deadline task. Who is looked up least makes room. */
+/* By the address of the queue, or the tid of a deadline task. The least used entry makes room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -32,9 +32,9 @@ struct {
 	__type(value, struct budget);
 } budgets SEC(".maps");
 
-u64 budgets_met = 0; /* whether any budget has been seen used up: before that no clock is read */
+u64 budgets_met = 0; /* whether any budget has been seen used up: before that, no clock is read */
 
-/* What the kernel's clock of the queue's quota shows. */
+/* The value of the kernel's clock of the queue's quota. */
 static __always_inline u64 quota_clock(struct cfs_rq *q)
 {
 	u64 sum = q->throttled_clock_self_time, since = q->throttled_clock_self;
@@ -42,7 +42,8 @@ static __always_inline u64 quota_clock(struct cfs_rq *q)
 	return unlikely(since) ? sum + (q->rq->clock - since) : sum;
 }
 
-/* What a clock that the probe keeps shows at `at`. `used_up` is what the kernel says now, `until` when it will be filled again. */
+/* The value at `at` of a clock that the probe keeps. `used_up` is the kernel's present answer, `until` the
+ * time of the next refill. */
 __noinline u64 kept_clock(u64 key, u64 at, u32 used_up, u64 until)
 {
 	struct budget *b = bpf_map_lookup_elem(&budgets, &key);
@@ -63,7 +64,8 @@ __noinline u64 kept_clock(u64 key, u64 at, u32 used_up, u64 until)
 	to = at < b->until_ns ? at : b->until_ns;
 	if (!b->since_ns || to < b->since_ns)
 		to = b->since_ns;
-	/* A window is closed with the task's next event. The clock is read as it was at the edge then, and ran on until now. */
+	/* A window is closed with the task's next event. The clock is read as it was at the edge, and has run on
+	 * until now. */
 	if (!used_up && at != control.edge_ns) {
 		b->sum_ns += to - b->since_ns;
 		b->since_ns = 0;
@@ -72,7 +74,7 @@ __noinline u64 kept_clock(u64 key, u64 at, u32 used_up, u64 until)
 	return b->sum_ns + (to - b->since_ns);
 }
 
-/* When a timer on the monotonic clock fires next. */
+/* The time at which a timer on the monotonic clock fires next. */
 static __always_inline u64 fires_at(struct hrtimer *timer)
 {
 	if (!bpf_core_field_exists(struct hrtimer, node.expires))
@@ -81,8 +83,8 @@ static __always_inline u64 fires_at(struct hrtimer *timer)
 }
 
 /*
- * When a real-time queue's runtime will be filled again: each time its timer fires it gets its runtime back, and it goes on
- * when what it has used is less than that.
+ * The time at which a real-time queue's runtime will be refilled: each time its timer fires, it gets its
+ * runtime back, and it goes on if it has used less than that.
  */
 static __always_inline u64 filled_at(struct rt_rq *q)
 {
@@ -102,7 +104,8 @@ static __always_inline u64 filled_at(struct rt_rq *q)
 	return until;
 }
 
-/* The budget of a real-time queue: what its clock shows, or, when not asked for that, whether it is used up. */
+/* The budget of a real-time queue: the value of its clock or, if that is not requested, whether it is used
+ * up. */
 static __always_inline u64 real_time_budget(struct rt_rq *q, u64 at, bool want_clock)
 {
 	bool used_up = BPF_CORE_READ(q, rt_throttled);
@@ -113,9 +116,9 @@ static __always_inline u64 real_time_budget(struct rt_rq *q, u64 at, bool want_c
 }
 
 /*
- * The budgets of a real-time task, added up: of its group and those above. A kernel without such groups has one for every CPU. Of
- * an entity it then has not even the link to the one above, so that the two ways have to lie apart: a compiler looks up a field
- * before the loop that reads it.
+ * The budgets of a real-time task, summed: that of its group and those above. A kernel without such groups
+ * has one for every CPU. Its entities do not even have the link to the one above. So the two paths have to be
+ * separate: a compiler looks up a field before the loop that reads it.
  */
 static __always_inline u64 real_time_budgets(struct task_struct *p, u64 at, bool want_clock)
 {
@@ -136,7 +139,7 @@ static __always_inline u64 real_time_budgets(struct task_struct *p, u64 at, bool
 	return sum;
 }
 
-/* What the clock of a real-time or deadline task's budgets shows. */
+/* The value of the clock of a real-time or deadline task's budgets. */
 __noinline u64 real_time_clock(u64 task, u64 at)
 {
 	struct task_struct *p = (void *)task;
@@ -150,7 +153,8 @@ __noinline u64 real_time_clock(u64 task, u64 at)
 	return used_up || budgets_met ? kept_clock(BPF_CORE_READ(p, pid), at, used_up, until) : 0;
 }
 
-/* What it waits for. One with a deadline that yields has nothing more to do in this period: that is a sleep. */
+/* The reason for its wait. A deadline task that yields has finished its work in this period: that is a
+ * sleep. */
 __noinline u32 real_time_wait_state(u64 task)
 {
 	struct task_struct *p = (void *)task;
@@ -170,7 +174,7 @@ static __always_inline bool is_stopped(struct cfs_rq *q)
 	return bpf_core_field_exists(struct cfs_rq, throttle_count) && q->throttle_count;
 }
 
-/* What the clocks of a task's budgets show, all together. */
+/* The values of the clocks of all of a task's budgets, summed. */
 static __noinline u64 throttle_clock(struct task_struct *p, u64 at)
 {
 	struct cfs_rq *q;
@@ -200,8 +204,8 @@ static __noinline u32 begin_watched_wait(struct task_rec *t, struct task_struct 
 }
 
 /*
- * What a task that becomes runnable, and does not run, waits for: a CPU, or its budget. Until a budget was first seen used up
- * nothing is read but whether one is.
+ * The reason why a runnable task does not run: it waits for a CPU, or for its budget. Until a budget was
+ * first seen used up, only whether one is used up is read.
  */
 static __always_inline u32 begin_wait(struct task_rec *t, struct task_struct *p, u64 now)
 {
@@ -213,7 +217,7 @@ static __always_inline u32 begin_wait(struct task_rec *t, struct task_struct *p,
 	return begin_watched_wait(t, p, now);
 }
 
-/* How much of the wait [from, to) the budgets of a task were used up. */
+/* How much of the wait [from, to) the task's budgets were used up. */
 static __noinline u64 take_throttled(struct task_rec *t, struct task_struct *p, u64 from, u64 to)
 {
 	u64 clock = throttle_clock(p, to), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
@@ -234,7 +238,8 @@ static __always_inline bool is_waiting(u32 state)
 	return state == WAIT || state == THROTTLED;
 }
 
-/* By how much the monotonic clock is ahead of a run queue's: that clock may be old, so that the least that was measured is right. */
+/* How far the monotonic clock is ahead of a run queue's. That clock may be old, so the least measured value
+ * is right. */
 static __always_inline u64 lead_of(struct cfs_rq *q, struct cpu_rec *c)
 {
 	u64 lead = bpf_ktime_get_ns() - q->rq->clock;
@@ -243,8 +248,8 @@ static __always_inline u64 lead_of(struct cfs_rq *q, struct cpu_rec *c)
 }
 
 /*
- * How much of a wait that is open the quota has taken up to `edge`; CLOCK_UNKNOWN: the kernel is just changing the clock, which it
- * does in two steps.
+ * How much of an open wait the quota has taken up to `edge`; CLOCK_UNKNOWN if the kernel is changing the
+ * clock at this moment, which takes two steps.
  */
 static __always_inline u64 taken_of_open_wait(struct task_rec *t, u32 state, struct cfs_rq *q, u64 edge, u64 lead)
 {
@@ -267,9 +272,9 @@ static __always_inline u64 taken_of_open_wait(struct task_rec *t, u32 state, str
 }
 
 /*
- * A window has been closed while a task waits, and no event tells when its quota is filled again: the kernel's clock does. Its
- * handlers may run meanwhile, so that only fields are written which are nobody else's. Should one close the window first, the
- * record has the sums of the edge, and these are not looked at.
+ * A window has been closed while a task waits, and no event reports when its quota is refilled; the kernel's
+ * clock does. Its handlers may run meanwhile, so only fields are written that belong to nobody else. If a
+ * handler closes the window first, the record has the sums of the edge, and these fields are not read.
  */
 static __noinline void look_at_open_wait(struct task_rec *t, struct task_struct *p, u64 edge)
 {
@@ -291,8 +296,8 @@ static __noinline void look_at_open_wait(struct task_rec *t, struct task_struct 
 }
 
 /*
- * A task that waits is in this queue from now on; its own handlers may run meanwhile. `fresh` is a CPU's clock that the kernel has
- * just read: where the new CPU is idle, its own clock stands still.
+ * A waiting task is in this queue from now on; its own handlers may run meanwhile. `fresh` is a CPU's clock
+ * that the kernel has just read: if the new CPU is idle, its own clock stands still.
  */
 static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q, u64 fresh)
 {
@@ -316,8 +321,9 @@ static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q, u64 fr
 }
 
 /*
- * A task that waits is about to be moved to another CPU. A deadline task takes its budget along. Where the kernel keeps queues
- * otherwise than in an array of pointers, what is found there does not name the group, and the clock is not known.
+ * A waiting task is about to be moved to another CPU. A deadline task takes its budget along. If the kernel
+ * keeps queues in something other than an array of pointers, the entry there does not name the group, and the
+ * clock is unknown.
  */
 static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cpu)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Culprits: who held the CPU while a task waited. Each CPU has a log of its occupants, which is walked when a wait ends;
- * every nanosecond of it is charged to whoever held the CPU then, and what the log does not reach is unattributed.
+ * Culprits: who held the CPU while a task waited. Each CPU has a log of its occupants, which is walked when a
+ * wait ends. Every nanosecond of the wait is charged to the group that held the CPU then; time that the log
+ * does not reach is unattributed.
  */
 #ifndef CORUN_PROBE_CULPRITS_H
 #define CORUN_PROBE_CULPRITS_H
 
-/* A place for a pair: one that was never used while there is one; `max_pairs` when there is none at all. */
+/* A place for a pair: an unused one if there is any; `max_pairs` if there is none at all. */
 static __always_inline u32 new_pair(void)
 {
 	u32 index = next_pair < max_pairs ? __sync_fetch_and_add(&next_pair, 1) : max_pairs;
@@ -29,7 +30,7 @@ __noinline u32 charge_beyond(struct task_rec *t, u32 group, u64 ns)
 		steal = bpf_map_lookup_elem(&overflow_steal, &next);
 		if (steal) {
 			steal->pair = pair;
-			/* Should another CPU be faster, nothing is added to this one until it is given back. */
+			/* If another CPU was faster, nothing is added to this one until it is returned. */
 			bpf_map_update_elem(&index_of_pair, &pair, &next, BPF_NOEXIST_);
 			index = bpf_map_lookup_elem(&index_of_pair, &pair);
 		}
@@ -60,7 +61,7 @@ __noinline u32 charge_further(struct task_rec *t, u32 group, u64 ns)
 		if (c[i].group == group || !c[i].ns) {
 			struct culprit found = { .ns = c[i].ns + ns, .group = group };
 
-			/* It is likely to be the next one too, and that is looked for in front. */
+			/* It is likely to be the next one, too, and the search starts at the front. */
 			c[i] = c[0];
 			c[0] = found;
 			return 0;
@@ -84,7 +85,7 @@ struct walk {
 	struct cpu_rec *c;
 	u64 from_ns;
 	u64 to_ns;
-	u64 at; /* the occupancy to look at is the one before this */
+	u64 at; /* the next occupancy to examine is the one before this */
 	u64 oldest;
 };
 
@@ -121,7 +122,7 @@ __noinline u32 charge_many(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u
 	return 0;
 }
 
-/* Charges the wait [from, to) to whoever held the CPU. Most waits had one occupant: the newest. */
+/* Charges the wait [from, to) to the groups that held the CPU. Most waits had one occupant: the newest. */
 static __always_inline void charge_wait(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u64 to_ns)
 {
 	if (from_ns >= to_ns)
@@ -136,7 +137,7 @@ static __always_inline void charge_wait(struct task_rec *t, struct cpu_rec *c, u
 		charge_many(t, c, from_ns, to_ns);
 }
 
-/* From now on `group` holds the CPU. Before its first occupancy that was GROUP_UNKNOWN. */
+/* From now on `group` holds the CPU. Before its first occupancy, it was GROUP_UNKNOWN. */
 static __always_inline void occupy(struct cpu_rec *c, u64 now, u32 group)
 {
 	struct occupancy *o;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Groups: the finest tenants that the probe can tell apart. User space names them, merges several into one tenant, and gives
- * back the numbers of those that have gone.
+ * Groups: the finest tenants that the probe can distinguish. User space names them, merges several into one
+ * tenant, and returns the numbers of those that have gone.
  */
 #ifndef CORUN_PROBE_GROUPS_H
 #define CORUN_PROBE_GROUPS_H
 
 ARRAY(groups, struct group_rec, 8192);
 
-/* Numbers of groups that user space has given back. */
+/* Numbers of groups that user space has returned. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 8192);
@@ -24,7 +24,7 @@ struct {
 
 u32 next_group = GROUP_FIRST;
 
-/* The number of a new group: one that was never used while there is one; `max_groups` when there is none at all. */
+/* The number of a new group: an unused one if there is any; `max_groups` if there is none at all. */
 static __always_inline u32 new_group(void)
 {
 	u32 index = next_group < max_groups ? __sync_fetch_and_add(&next_group, 1) : max_groups;
@@ -34,7 +34,8 @@ static __always_inline u32 new_group(void)
 	return index;
 }
 
-/* Cgroups that tell who belongs together, as user space says. What it forgets to say costs group numbers only. */
+/* Cgroups that decide what belongs together, according to user space. A forgotten one only costs group
+ * numbers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -51,7 +52,7 @@ struct cgroup_walk {
 	struct group_rec *into; /* where the cgroups are written down, if anywhere */
 };
 
-/* The next hierarchy of a css_set. A mounted v2 tree is among them, and known otherwise. */
+/* The next hierarchy of a css_set. A mounted v2 tree is among them, and known from elsewhere. */
 static long next_hierarchy(u32 i, struct cgroup_walk *w)
 {
 	struct list_head *at = w->at;
@@ -73,7 +74,8 @@ static long next_hierarchy(u32 i, struct cgroup_walk *w)
 	w->mixed ^= w->mixed >> 29;
 	if (id == ROOT_CGROUP || !w->into)
 		return 0;
-	/* Counted in the record. The verifier follows a count on the stack through each of its values, and one in a map only once. */
+	/* The count is in the record. The verifier follows a count on the stack through each of its values, and one
+	 * in a map only once. */
 	n = w->into->hierarchies;
 	if (n < HIERARCHIES) {
 		w->into->v1[n] = hierarchy << 56 | id;
@@ -82,7 +84,7 @@ static long next_hierarchy(u32 i, struct cgroup_walk *w)
 	return 0;
 }
 
-/* Where a task is in the hierarchies of v1, mixed into one number; written down in `into`. */
+/* The location of a task in the hierarchies of v1, mixed into one number and written to `into`. */
 static __always_inline u64 v1_place(struct css_set *set, struct group_rec *into)
 {
 	struct list_head *links = (void *)set + bpf_core_field_offset(struct css_set, cgrp_links);
@@ -93,7 +95,7 @@ static __always_inline u64 v1_place(struct css_set *set, struct group_rec *into)
 	return w.mixed;
 }
 
-/* Where something of the kernel's lies, as a number: that is one only once it has been read from memory. */
+/* The address of a kernel object as a number: it is one only once it has been read from memory. */
 static __always_inline u64 address_of(const void *p)
 {
 	u64 address = 0;
@@ -145,7 +147,7 @@ __noinline u32 group_of(u64 task, u64 cgroups, u32 pgid)
 	return index;
 }
 
-/* The group of a task: kernel threads by sort, the watcher, others by cgroups and process group. */
+/* The group of a task: kernel threads by kind, the watcher, others by cgroups and process group. */
 static __always_inline u32 resolve_group(struct task_struct *p, struct css_set *set, u32 pgid)
 {
 	if (BPF_CORE_READ(p, flags) & PF_KTHREAD) {
@@ -163,7 +165,8 @@ static __always_inline u32 resolve_group(struct task_struct *p, struct css_set *
 	return group_of((u64)p, (u64)set, pgid);
 }
 
-/* Puts a record into the group that its task belongs to now, by itself. Who ends is in no process group any more. */
+/* Puts a record into the group that its task belongs to now. A task that ends is in no process group any
+ * more. */
 static __always_inline void find_group(struct task_rec *t, struct task_struct *p)
 {
 	struct css_set *set = BPF_CORE_READ(p, cgroups);
@@ -175,7 +178,7 @@ static __always_inline void find_group(struct task_rec *t, struct task_struct *p
 	t->group = resolve_group(p, set, t->pgid);
 }
 
-/* The same for a new record. Whoever is born stays with whom it comes from, where nothing tells the two apart. */
+/* The same for a new record. A newborn stays with its parent unless something separates them. */
 static __always_inline void begin_group(struct task_rec *t, struct task_struct *p, struct task_rec *from)
 {
 	if (from && from->heirs && from->tgid != t->tgid) {
@@ -196,7 +199,7 @@ static __always_inline void begin_group(struct task_rec *t, struct task_struct *
 	}
 }
 
-/* The leader of a process group executes a program: that is what the group is called. */
+/* The leader of a process group executes a program: the group takes its name. */
 static __always_inline void rename_group(struct task_rec *t, struct task_struct *p)
 {
 	u32 group = t->group;

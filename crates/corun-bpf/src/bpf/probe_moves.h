@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Moves: a task leaves its process group, its session or one of its cgroups, and with it its group. What user space has put
- * into a group stays there (STICKY), with all that it starts.
+ * Moves: a task leaves its process group, its session or one of its cgroups, and with it its group. A task
+ * that user space has put into a group stays there (STICKY), with all its children.
  */
 #ifndef CORUN_PROBE_MOVES_H
 #define CORUN_PROBE_MOVES_H
@@ -11,7 +11,7 @@ static __always_inline bool may_regroup(struct task_rec *t)
 	return t && !(t->flags & (STICKY | KTHREAD));
 }
 
-/* The task belongs to the group of where it is now. */
+/* The task belongs to the group of its present location. */
 __noinline u32 regroup(struct task_rec *t, u64 task)
 {
 	struct cpu_rec *c;
@@ -26,14 +26,15 @@ __noinline u32 regroup(struct task_rec *t, u64 task)
 }
 
 /*
- * The same, should it have moved without anybody's telling: no tracepoint tells of setsid() and setpgid(). So it is asked when a
- * task forks, executes a program, and at its first event in a window: rarely enough to cost a switch nothing.
+ * The same, in case it has moved without a report: no tracepoint reports setsid() and setpgid(). So this is
+ * checked when a task forks, executes a program, and at its first event in a window: rarely enough to cost a
+ * switch nothing.
  */
 static __always_inline void look_where(struct task_rec *t, struct task_struct *p)
 {
 	u32 pgid;
 
-	/* A record whose number its task has just lost, or that a switch was not told of, comes with another task. */
+	/* A record whose number its task has just lost, or that missed a switch, comes with another task. */
 	if (!may_regroup(t) || t->tid != BPF_CORE_READ(p, pid) || BPF_CORE_READ(p, flags) & PF_EXITING)
 		return;
 	pgid = pgid_of(p);

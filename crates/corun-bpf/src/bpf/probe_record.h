@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The run log: what the subject's tasks did, event by event, so that user space can replay the run. Off unless it is wanted when
- * the probe is loaded; then it costs two events per switch of the subject's tasks and one per wake-up of one of them.
+ * The run log: the actions of the subject's tasks, event by event, so that user space can replay the run. It
+ * is off unless it is requested when the probe is loaded. It costs two events per switch of the subject's
+ * tasks and one per wake-up of one of them.
  *
- * Who woke a task is known in `sched_waking`, which runs where the waker does. Deadlines come from `hrtimer_start`: a task that
- * sleeps for a time keeps its timer in a structure that names the task, and starts it also where its deadline has passed already.
- * Entering system calls is not traced, since that would slow down every call of every program.
+ * The waker of a task is known in `sched_waking`, which runs on the waker's side. Deadlines come from
+ * `hrtimer_start`: a task that sleeps for a time keeps its timer in a structure that names the task, and
+ * starts it even if its deadline has passed already. Entries into system calls are not traced, since that
+ * would slow down every call of every program.
  */
 #ifndef CORUN_PROBE_RECORD_H
 #define CORUN_PROBE_RECORD_H
 
 /*
- * Whether a CPU is in an interrupt, which runs in the name of whoever it interrupts. The kernel's own count is a variable of each CPU,
- * which many kernels do not let be found by name. So we count handlers: hard ones, timers' among them, and soft ones. Nobody is
- * switched in one, so that a switch sets an error right.
+ * Whether a CPU is in an interrupt, which runs in the name of the interrupted task. The kernel's own count is
+ * a per-CPU variable that many kernels do not export by name. So the probe counts handlers: hard ones,
+ * including timers', and soft ones. No switch happens inside one, so a switch corrects an error.
  */
 #define COUNT_IN(TRACEPOINT, FIELD, BY)                                                                        \
 	SEC("tp_btf/" #TRACEPOINT)                                                                            \
@@ -33,7 +35,7 @@ COUNT_IN(hrtimer_expire_exit, hardirqs, -1)
 COUNT_IN(softirq_entry, softirqs, 1)
 COUNT_IN(softirq_exit, softirqs, -1)
 
-/* Whether what a task does goes into the run log. */
+/* Whether a task's actions go into the run log. */
 static __always_inline bool recorded(struct task_rec *t)
 {
 	return want_record && t && t->group == control.record_group;
@@ -66,7 +68,8 @@ static __always_inline bool is_confining(u32 place)
 }
 
 /*
- * When in its period a quota is filled up, and one more; 0: not known. Its timer fires at even times, also after it has rested.
+ * The point in its period at which a quota is refilled, plus one; 0: unknown. Its timer fires at regular
+ * times, even after it has rested.
  */
 static __always_inline u64 filled_in_period(struct task_group *g, u64 period)
 {
@@ -105,8 +108,9 @@ static __noinline void record_budget(struct task_rec *t, struct task_struct *p, 
 }
 
 /*
- * Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told, and of an end the signal that made it. Who asks for other CPUs leaves in that
- * system call where its own CPU is not among them, or another task has to leave one and that is waited for.
+ * A task has left the CPU, in this way (as in a trace_event). For a futex the address is recorded, for an end
+ * the signal that caused it. A task that requests other CPUs leaves in that system call if its own CPU is not
+ * among them, or if it waits until another task has left one.
  */
 static __always_inline void record_leaving(struct task_struct *prev, u32 state, bool yielded, u32 left, u64 now)
 {
@@ -131,14 +135,15 @@ static __noinline void record_arrival(struct task_struct *next, u64 now)
 	const void *mask = BPF_CORE_READ(next, cpus_ptr);
 	u32 size = bpf_core_type_size(struct cpumask);
 
-	/* What lies behind a mask that is shorter is no CPU, and may be an address. */
+	/* The bytes after a shorter mask are no CPUs, and may be an address. */
 	bpf_probe_read_kernel(may, size && size < sizeof(may) ? size : sizeof(may), mask);
 	record(now, who(BPF_CORE_READ(next, pid), RECORD_RUNS, 0), may[0], may[1]);
 }
 
 /*
- * For whom a kernel thread works: the task of the subject that woke it last, until it is woken by anyone else. What is written to a
- * terminal, say, is delivered by a kernel worker. The reader waits for the writer then, and not for the worker.
+ * The task of the subject that a kernel thread works for: the one that woke it last, until anyone else wakes
+ * it. For example, a kernel worker delivers output to a terminal. The reader then waits for the writer, and
+ * not for the worker.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -157,7 +162,8 @@ static __always_inline void note_errand(struct task_struct *worker, struct task_
 		bpf_map_delete_elem(&works_for, &tid);
 }
 
-/* Who woke a task: the waker itself, or whom it works for. A task that waits for its own errand waits for a device. */
+/* The waker of a task: the waking task itself, or the one that it works for. A task that waits for its own
+ * errand waits for a device. */
 static __always_inline u32 behind(struct task_struct *waker, u32 wakee)
 {
 	u32 tid = waker->pid, *by;
@@ -168,7 +174,7 @@ static __always_inline u32 behind(struct task_struct *waker, u32 wakee)
 	return by && *by != wakee ? *by : tid;
 }
 
-/* Runs where the waker does, whether or not the task sleeps. */
+/* It runs on the waker's side, whether or not the task sleeps. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
@@ -190,7 +196,7 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	how = c->hardirqs > 0 ? WAKER_HARDIRQ : c->softirqs > 0 ? WAKER_SOFTIRQ : by ? WAKER_TASK : WAKER_IDLE;
 	if (how == WAKER_SOFTIRQ && by && !(waker->flags & PF_KTHREAD))
 		nr = place_of_syscall(waker);
-	/* What a task sends to this machine is delivered by a soft interrupt within its own system call. */
+	/* If a task sends to this machine, a soft interrupt within its own system call delivers it. */
 	if (nr < 2 * SYSCALLS && block_state_of_syscall[nr] == BLOCK_PIPE)
 		how = WAKER_TASK;
 	if (how != WAKER_TASK)
@@ -199,7 +205,7 @@ int BPF_PROG(on_waking, struct task_struct *p)
 		note_errand(p, waker, how);
 	if (is_recorded)
 		record(now, who(p->pid, RECORD_WOKEN, how), how == WAKER_TASK ? behind(waker, p->pid) : 0, 0);
-	/* One that runs, or is queued, can be woken too: then nothing changes. */
+	/* A running or queued task can be woken, too: then nothing changes. */
 	if (want_trace && !(t && (t->state == RUN || is_waiting(t->state))))
 		emit(now, p->thread_info.cpu, TRACE_WAKEUP, how, by, p->pid);
 	return 0;

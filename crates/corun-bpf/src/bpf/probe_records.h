@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Records: where a task's and a CPU's sums are kept, how one is found by its tid, and how it is written while user space reads.
+ * Records: where the sums of tasks and CPUs are kept, how to find one by its tid, and how to write it while
+ * user space reads.
  */
 #ifndef CORUN_PROBE_RECORDS_H
 #define CORUN_PROBE_RECORDS_H
@@ -10,7 +11,7 @@ static __always_inline struct cpu_rec *cpu_rec(u32 cpu)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-/* In the place of a task's slot: no record was free when it needed one, and that has been counted. */
+/* In place of a task's slot: no record was free when it needed one, and that has been counted. */
 #define UNTRACKED 0xffffffff
 
 static __always_inline struct task_rec *task_rec(u32 tid)
@@ -22,12 +23,13 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 	return bpf_map_lookup_elem(&tasks, slot);
 }
 
-/* Nobody knows where the throttle clock of the task's queue stands: from when it is next read on nothing is counted twice. */
+/* The value of the throttle clock of the task's queue is unknown: from its next reading on, nothing is
+ * counted twice. */
 #define CLOCK_UNKNOWN (~0ULL)
 
 /*
- * A fresh record for a task that has none; its slot, or 0. Rare: at fork, where it comes `from` another, and at the first event of
- * a task that was there before.
+ * A fresh record for a task that has none; its slot, or 0. This is rare: at fork, where it comes `from`
+ * another task, and at the first event of an older task.
  */
 __noinline u32 new_slot(u64 task, struct task_rec *from)
 {
@@ -51,7 +53,7 @@ __noinline u32 new_slot(u64 task, struct task_rec *from)
 	t->tgid = BPF_CORE_READ(p, tgid);
 	t->flags = BPF_CORE_READ(p, flags) & PF_KTHREAD ? KTHREAD : 0;
 	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
-	/* Whoever was not there when stock was taken is new, or hidden from it: its account begins now. */
+	/* A task that did not exist at the first recording is new, or was hidden from it: its account begins now. */
 	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
 	begin_group(t, p, from);
 	t->throttled_at = CLOCK_UNKNOWN;
@@ -78,7 +80,7 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p, struct ta
 	return slot ? bpf_map_lookup_elem(&tasks, &slot) : NULL;
 }
 
-/* Whoever had this tid before has ended, though nobody told. */
+/* The previous owner of this tid has ended, although nobody reported it. */
 static __always_inline void forget(u32 tid)
 {
 	u32 *home = bpf_map_lookup_elem(&slot_of_tid, &tid), slot;

@@ -5,7 +5,8 @@
 #ifndef CORUN_PROBE_STATES_H
 #define CORUN_PROBE_STATES_H
 
-/* As a table, since a switch has two to take, most of numbers as small: branches, often guessed wrong, cost 5 ns more. */
+/* A table, since a switch looks up two, mostly of small numbers: branches, often mispredicted, cost 5 ns
+ * more. */
 static const volatile u8 log2_of[16] = { 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3 };
 
 /* As corun-model's Histogram::bucket_of: powers of two of 1024 ns. */
@@ -26,8 +27,9 @@ static __always_inline u32 bucket_of(u64 ns)
 }
 
 /*
- * Adds [since, to), spent waiting on `c`, to the sums, and charges what was no budget's fault to the occupants of that CPU. At
- * a window edge the clock may be beyond it: what was throttled after the edge is for the next part of the wait.
+ * Adds [since, to), spent waiting on `c`, to the sums, and charges the part that no budget took to the
+ * occupants of that CPU. At a window edge the clock may be beyond it: time that was throttled after the edge
+ * belongs to the next part of the wait.
  */
 static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
 {
@@ -70,7 +72,7 @@ static __always_inline void account_any(struct task_rec *t, struct task_struct *
 		account(t, to);
 }
 
-/* The same for a task that is in all likelihood in `state`. */
+/* The same for a task that is most probably in `state`. */
 static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to)
 {
 	u64 from = t->since_ns;
@@ -110,7 +112,7 @@ static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 
 		close_window(t, p, edge);
 }
 
-/* The task's first event tells what it had been doing since the start. */
+/* The task's first event shows what it had been doing since the start. */
 static __always_inline u32 before_first_event(struct task_rec *t)
 {
 	return t->guess > NEVER && t->guess < ALL_STATES ? t->guess : BLOCK_OTHER;
@@ -123,8 +125,9 @@ static __always_inline void first_event(struct task_rec *t, u32 was)
 }
 
 /*
- * How long the present state has lasted. A wake-up's time is off by as much as the run queue's clock was stale when its lead
- * was measured (wakeup_time), so that one which is followed at once may seem to lie ahead.
+ * How long the present state has lasted. The time of a wake-up is off by the staleness of the run queue's
+ * clock when its lead was measured (wakeup_time). So a wake-up that is followed at once may seem to lie
+ * ahead.
  */
 static __always_inline u64 lasted(struct task_rec *t, u64 now)
 {
@@ -138,7 +141,8 @@ static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 	t->began_ns = now;
 }
 
-/* Where a task's registers lie in its stack: where every other's do. A number only once it has been read from memory. */
+/* The location of a task's registers in its stack: the same for every task. It is a number only once it has
+ * been read from memory. */
 static __noinline void find_registers(struct task_struct *p)
 {
 	void *regs = (void *)bpf_task_pt_regs(p);
@@ -160,8 +164,8 @@ static __always_inline struct pt_regs *registers_of(struct task_struct *p)
 }
 
 /*
- * The system call that a task is in. To ask the kernel for its registers is a call, 22 ns of a switch where every return is
- * made safe; to read them off its stack is none.
+ * The system call that a task is in. Asking the kernel for its registers is a call, which takes 22 ns of a
+ * switch if every return is made safe; reading them from its stack is no call.
  */
 static __always_inline u32 syscall_of(struct task_struct *p)
 {
@@ -186,7 +190,8 @@ static __always_inline u64 first_argument(struct task_struct *p)
 	return 0;
 }
 
-/* As a place in the table of system calls; those of 32-bit programs, which have numbers of their own, are its second half. */
+/* As an index into the table of system calls; 32-bit programs, which have numbers of their own, use its
+ * second half. */
 static __always_inline u32 place_of_syscall(struct task_struct *p)
 {
 	u32 nr = syscall_of(p);
@@ -198,7 +203,7 @@ static __always_inline u32 place_of_syscall(struct task_struct *p)
 	return p->thread_info.flags & TIF_32BIT ? SYSCALLS + nr : nr; /* arm64 */
 }
 
-/* What a task that leaves its CPU in the middle of a system call does: a state from user space's table. */
+/* The state of a task that leaves its CPU in the middle of a system call, from user space's table. */
 static __always_inline u32 state_of_syscall(struct task_rec *t, struct task_struct *p)
 {
 	u32 place = t->flags & KTHREAD ? NO_TID : place_of_syscall(p);
@@ -207,9 +212,9 @@ static __always_inline u32 state_of_syscall(struct task_rec *t, struct task_stru
 }
 
 /*
- * Whether somebody keeps it from running, and did not let it choose: 0 if nobody does. Linux 6.1 has a state of its own for the
- * v1 freezer and for suspending, before that it was a flag. The v2 freezer's stop is an interruptible sleep, in which nobody
- * else can be to whom it was signalled.
+ * Whether something keeps it from running without its choice: 0 if not. Linux 6.1 has a state of its own for
+ * the v1 freezer and for suspending, before that it was a flag. The v2 freezer's stop is an interruptible
+ * sleep. No other sleeper can have this signal pending.
  */
 static __always_inline u32 held_state(struct task_rec *t, struct task_struct *p, u32 prev_state)
 {
@@ -220,7 +225,7 @@ static __always_inline u32 held_state(struct task_rec *t, struct task_struct *p,
 	return !(t->flags & KTHREAD) && unlikely(p->flags & PF_FROZEN) ? FROZEN : 0;
 }
 
-/* By who holds it; else by what its system call is for, and I/O when it cannot be interrupted. */
+/* By what holds it; otherwise by the object of its system call, and I/O if it cannot be interrupted. */
 static __always_inline u32 block_state(struct task_rec *t, struct task_struct *p, u32 of_syscall, u32 prev_state)
 {
 	u32 state = of_syscall, held = held_state(t, p, prev_state);
@@ -235,9 +240,10 @@ static __always_inline u32 block_state(struct task_rec *t, struct task_struct *p
 }
 
 /*
- * The time of a wake-up. Reading the clock is the dearest part of one, and the run queue's own clock has been read for it
- * under the same lock: that, and by how much the monotonic clock is ahead of it, give the time. The two run at one
- * rate but for NTP's at most 500 ppm, so that after 2^20 ns the lead is measured anew.
+ * The time of a wake-up. Reading the clock is the most expensive part of a wake-up, and the run queue's own
+ * clock has been read for it under the same lock. That clock plus the lead of the monotonic clock over it
+ * gives the time. The two run at the same rate except for NTP's at most 500 ppm, so the lead is measured
+ * again after 2^20 ns.
  */
 static __always_inline u64 wakeup_time(struct task_struct *p)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The trace: switches and wake-ups, and where single waits are wanted, those that are long enough to be told (`least_wait_ns`),
- * with the moves and the used-up budgets in them. Off unless it is wanted when the probe is loaded.
+ * The trace: switches and wake-ups. On request it also has single waits that are long enough
+ * (`least_wait_ns`), with the moves and the used-up budgets in them. It is off unless it is requested when
+ * the probe is loaded.
  */
 #ifndef CORUN_PROBE_TRACE_H
 #define CORUN_PROBE_TRACE_H
@@ -31,7 +32,7 @@ static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u
 		emit_event(now, cpu, kind, left, 0, prev, next);
 }
 
-/* How long something of a task's took, up to three days. */
+/* The length of something, up to three days. */
 static __noinline void emit_length(u64 t_ns, u8 kind, u64 ns, u32 tid)
 {
 	if (ns >> 48)

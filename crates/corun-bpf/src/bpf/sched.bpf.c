@@ -6,33 +6,33 @@
  *
  * Method
  *   Fair queueing at two levels. Cells (sched_cells.h) share the machine by their weights; within a cell, tasks share by
- *   the weights of their nice values. A CPU that needs a task takes it from the cell whose virtual time is least; the
- *   cell pays for a whole slice at once, so that many CPUs do not all pick the same one, and gets back what its task did
- *   not use. What may be decided without state is in decisions.h, which the modelled machine compiles, too.
+ *   the weights of their nice values. A CPU that needs a task takes it from the cell with the lowest virtual time. The
+ *   cell pays for a whole slice in advance, so that many CPUs do not all pick the same one, and gets back the unused
+ *   part. Decisions without state are in decisions.h, which the modelled machine compiles, too.
  *
- *   A cell has one queue per last-level cache. A CPU takes from that of its own cache, from others when that is empty,
- *   and every eighth time from another one first, so that no cache's tasks stay behind.
+ *   A cell has one queue per last-level cache. A CPU takes from the queue of its own cache, and from others if that is
+ *   empty. Every eighth time it tries another one first, so that no cache's tasks stay behind.
  *
  * Knobs
  *   slice          drawn anew each time a task gets a CPU; ended by a timer of our own, since the tick is too coarse.
  *                  Tasks without one have the default slice, which ends at the first tick after it.
- *   preempt_delay  a task that wakes up and deserves the CPU more than who has it gets it after the delay, or when the
+ *   preempt_delay  a waking task that deserves the CPU more than the running one gets it after the delay, or when the
  *                  other leaves it. One timer per CPU; the earliest wake-up arms it.
- *   park           the cell's queues are not looked at, and its tasks that run are preempted. A park is a lease that user
- *                  space renews, and ends by itself after `park_limit_ns`: the kernel throws out a scheduler that leaves
- *                  a runnable task waiting for 30 s.
+ *   park           the cell's queues are not examined, and its running tasks are preempted. A park is a lease that user
+ *                  space renews, and ends by itself after `park_limit_ns`: the kernel removes a scheduler that leaves a
+ *                  runnable task waiting for 30 s.
  *   weight         of a cell.
- *   cpus           is the kernel's own affinity: a task is moved only to CPUs it may run on. Nothing to do here.
+ *   cpus           is the kernel's own affinity: a task is moved only to CPUs that it may run on. Nothing to do here.
  *
- * Always served: kernel threads take a CPU when they wake up; those that go on beyond a slice then wait their turn like
- * everybody, none with less weight than that of nice 0. Tasks that are exiting or may not migrate are run by the kernel
- * itself, at once. These, the kernel's other threads and protected tasks belong to the root, which is never parked.
+ * Always served: kernel threads take a CPU when they wake up. Those that go on beyond a slice then wait their turn like
+ * everybody else, none with less weight than that of nice 0. The kernel itself runs tasks that are exiting or may not
+ * migrate, at once. These, the kernel's other threads and protected tasks belong to the root, which is never parked.
  *
  * Limits
- *   - A parked task may hold a lock inside the kernel, and others wait for it; the freezer would let it leave the kernel
+ *   - A parked task may hold a lock inside the kernel that others wait for; the freezer would let it leave the kernel
  *     first. A task that is parked while runnable dies only when its park ends.
- *   - Sessions are not told apart (the kernel's autogroup is not carried over), only cgroups and tenants are.
- *   - Real-time and deadline tasks never come here: the kernel runs them before anybody else.
+ *   - Sessions are not separated (the kernel's autogroup is not carried over); only cgroups and tenants are.
+ *   - Real-time and deadline tasks never come here: the kernel runs them before all others.
  */
 #include "scx_min.h"
 #include "decisions.h"
@@ -66,7 +66,7 @@ static __always_inline u64 enq_preempt(void)
 	return bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT);
 }
 
-/* Whether the task that wakes up should have the CPU rather than who runs there, fairness being the judge. */
+/* Whether fairness gives the CPU to the waking task rather than to the running one. */
 static __always_inline bool deserves(struct task *t, u64 task_vtime, u64 own_share, struct cpu *r, u64 now)
 {
 	u64 ran = now - r->started_ns, share;
@@ -114,7 +114,7 @@ s32 BPF_PROG(corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fla
 	if (!t)
 		return prev_cpu;
 	read_knobs(p, t);
-	/* An idle CPU that is found counts as taken: don't look for a task that may not run. */
+	/* An idle CPU that is found counts as taken: do not search for a task that may not run. */
 	if (!corun_may_run(bpf_ktime_get_ns(), parked_until_ns(cell_at(t->cell)), 0))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
@@ -143,7 +143,7 @@ void BPF_PROG(corun_enqueue, struct task_struct *p, u64 enq_flags)
 	read_knobs(p, t);
 	unqueue(t);
 	slice = draw_slice(t);
-	/* Nobody else could fetch it from a CPU that a real-time task has; one that is idle was found before. */
+	/* Nobody else could fetch it from a CPU that a real-time task has; an idle one was found before. */
 	if (wakes && (p->flags & PF_KTHREAD) && (is_bound(p) || cpu_at(cpu)->cell != NOBODY)) {
 		cpu_at(cpu)->kernel++;
 		dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags | enq_preempt());
@@ -181,7 +181,7 @@ static __always_inline bool take_from(u32 cell, u32 first_llc)
 	return false;
 }
 
-/* Whether somebody waiting in this task's own cell comes before it. */
+/* Whether a waiting task in this task's own cell comes before it. */
 static __always_inline bool overtaken(struct task_struct *p, u32 cell, u32 llc)
 {
 	u64 vtime = SCX(p).dsq_vtime;
@@ -208,11 +208,11 @@ void BPF_PROG(corun_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (llcs > 1 && r->picked % 8 == 7)
 		llc = (r->picked / 8) % llcs;
-	/* The task that has the CPU competes with those that wait, if it wants to go on and may. */
+	/* The task on the CPU competes with the waiting ones, if it wants to go on and may. */
 	if (prev && (SCX(prev).flags & SCX_TASK_QUEUED)) {
 		t = task_of(prev);
 		if (t) {
-			/* Before the knobs may give it another cell: what it ran, it ran for the one that has paid ahead. */
+			/* Before the knobs may give it another cell: its past run belongs to the one that has paid in advance. */
 			settle(prev, t);
 			read_knobs(prev, t);
 			own_vtime = cell_at(t->cell)->vtime;
@@ -256,7 +256,7 @@ void BPF_PROG(corun_runnable, struct task_struct *p, u64 enq_flags)
 SEC("struct_ops/corun_running")
 void BPF_PROG(corun_running, struct task_struct *p)
 {
-	/* Not the CPU this runs on: a running task's attributes may be changed by another. */
+	/* Not the present CPU: another task may change a running task's attributes. */
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task *t = task_of(p);
 	struct cpu *r = cpu_at(cpu);
@@ -301,8 +301,8 @@ void BPF_PROG(corun_stopping, struct task_struct *p, bool runnable)
 		return;
 	settle(p, t);
 	/*
-	 * With a part of its slice left it would stay on this CPU, which a real-time task takes: until that leaves, however
-	 * idle the others are. Without, it comes to its queue, where everybody finds it.
+	 * With a part of its slice left, it would stay on this CPU, which a real-time task takes: until that leaves,
+	 * however idle the others are. Without, it goes to its queue, where every CPU finds it.
 	 */
 	if (runnable && !is_bound(p))
 		task_set_slice(p, 0);
@@ -342,7 +342,7 @@ void BPF_PROG(corun_set_weight, struct task_struct *p, u32 weight)
 	leave(t->cell, before);
 }
 
-/* What has been set for the parent holds for the child, even if the parent itself has not got to reading it. */
+/* The parent's settings apply to the child, even if the parent itself has not read them yet. */
 static __always_inline void inherit(struct task_struct *p, struct task *t)
 {
 	struct task_struct *by = bpf_get_current_task_btf();
@@ -350,7 +350,7 @@ static __always_inline void inherit(struct task_struct *p, struct task *t)
 	struct task *parent;
 	struct knob *k;
 
-	/* Whoever had this number before has ended, though it may have been set something after that. */
+	/* The previous owner of this number has ended, though something may have been set for it after that. */
 	bpf_map_delete_elem(&knobs, &tid);
 	k = bpf_map_lookup_elem(&knobs, &parent_tid);
 	parent = bpf_task_storage_get(&tasks, by, 0, 0);

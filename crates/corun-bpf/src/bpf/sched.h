@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the scheduler shares with user space: cells, CPUs, knobs, and the control block. The skeleton that is generated
- * from it is what `src/scheduler.rs` reads.
+ * The data that the scheduler shares with user space: cells, CPUs, knobs, and the control block.
+ * `src/scheduler.rs` reads the skeleton that is generated from it.
  */
 #ifndef CORUN_SCHED_H
 #define CORUN_SCHED_H
@@ -14,8 +14,8 @@
 #define STRETCHES 16 /* buckets of lengths of stretches: under 2^(i+6) us, the last is overflow */
 
 /*
- * A cell is what CPU time is shared between: a cgroup's own tasks, or a tenant that user space has set apart. Its tasks
- * wait in its own queues, ordered by their virtual times; cells are ordered by theirs.
+ * CPU time is shared between cells: a cgroup's own tasks, or a tenant that user space has set apart. Its
+ * tasks wait in its own queues, ordered by their virtual times; cells are ordered by theirs.
  */
 struct cell {
 	u64 vtime; /* of the cell; advances as its tasks run, slower the larger its share */
@@ -29,7 +29,7 @@ struct cell {
 	u32 counted; /* of its weight, what its parent's `children` holds: 0 while nothing in it is runnable */
 	u32 children; /* sum of the weights of its active child cells */
 	u32 own; /* sum of the weights of its own runnable tasks */
-	u32 queued; /* tasks that wait in its queues; may be ahead of them for a moment, never behind */
+	u32 queued; /* tasks that wait in its queues; may be too high for a moment, never too low */
 	u32 made; /* its queues exist */
 	u32 members; /* tasks that belong to it, runnable or not */
 	/* statistics */
@@ -68,7 +68,7 @@ enum knob_flags {
 	PROTECTED = 2, /* belongs to the root, and so is never parked */
 };
 
-/* What user space has set for a task; a task without an entry keeps what it inherited. */
+/* The settings from user space for a task; a task without an entry keeps its inherited ones. */
 struct knob {
 	u64 slice_min_ns; /* 0: the default slice */
 	u64 slice_max_ns;
@@ -95,7 +95,7 @@ struct losses {
 	u64 tasks; /* events of tasks without a record */
 };
 
-/* Arguments of the programs that user space calls. `cell` comes back from cell_new; -1 when there is none. */
+/* Arguments of the programs that user space calls. `cell` is the result of cell_new; -1 if there is none. */
 struct cell_args {
 	u32 cell;
 	u32 parent;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Alarms: what must happen at a time and not at a tick.
+ * Alarms: events at a time rather than at a tick.
  *
- * Per CPU one for the end of the running task's slice, and one for the earliest delayed preemption; one for the machine that
- * ends parks whose lease has run out. They fire as soft interrupts and are never cancelled: whoever sets the time they
- * stand for to 0 has disarmed them.
+ * Each CPU has one for the end of the running task's slice, and one for the earliest delayed preemption. The
+ * machine has one that ends parks whose lease has expired. They fire as soft interrupts and are never
+ * cancelled: setting their time to 0 disarms them.
  */
 #ifndef CORUN_SCHED_ALARMS_H
 #define CORUN_SCHED_ALARMS_H
@@ -69,8 +69,8 @@ static int preempt_due(void *map, u32 *key, struct alarm *a)
 }
 
 /*
- * Ends parks whose lease or limit is over. Wakes idle CPUs in any event: a task may have been put into a queue that was
- * looked at, and found to be parked, a moment before its park ended.
+ * Ends parks whose lease or limit is over. Wakes idle CPUs in any case: a task may have been put into a queue
+ * that a CPU found to be parked just before the park ended.
  */
 static int lease_check(void *map, u32 *key, struct alarm *a)
 {
@@ -106,7 +106,7 @@ static __always_inline void check_leases_in(u64 ns)
 		bpf_timer_start(&a->timer, ns, 0);
 }
 
-/* Sets `a = MAP[KEY]` up to call CALLBACK; a macro, because the verifier wants to see the map itself. */
+/* Sets up `a = MAP[KEY]` to call CALLBACK; a macro, because the verifier wants to see the map itself. */
 #define INIT_ALARM(MAP, KEY, CALLBACK)                                                                        \
 	do {                                                                                                  \
 		u32 key_ = KEY;                                                                               \

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Cells: who deserves how much of the machine, and whose turn it is.
+ * Cells: how much of the machine each deserves, and whose turn it is.
  *
- * Shares follow cgroup v2's cpu.weight, over all levels: a cell has the part of its parent's share that its weight is of
- * the sum over everything runnable there (active child cells, and the parent's own runnable tasks, each with the weight
- * of its nice value). The product of these parts down from the root is its share of the machine, and its virtual time
- * advances by time / share. Whose virtual time is least has had least of what it deserves.
+ * Shares follow cgroup v2's cpu.weight, over all levels. A cell gets the part of its parent's share that its
+ * weight is of the sum over everything runnable there: active child cells, and the parent's own runnable
+ * tasks, each with the weight of its nice value. The product of these parts down from the root is its share
+ * of the machine, and its virtual time advances by time / share. The cell with the lowest virtual time has
+ * had least of its share.
  *
- * A cell is active while anything in it is runnable. `activate` brings a cell and its ancestors in line with that under
- * a lock; it may be called any time by anybody and does nothing when nothing has changed, so no order of events can
- * leave a wrong sum behind.
+ * A cell is active while anything in it is runnable. `activate` brings a cell and its ancestors in line with
+ * that under a lock. Anybody may call it at any time, and it does nothing if nothing has changed. So no order
+ * of events can leave a wrong sum behind.
  *
- * Limits: shares hold over the whole machine. A tenant of two threads that wait for each other uses up its share twice as
- * fast while both run, and one that is busy on one CPU comes first there; the kernel, which shares per CPU, lets them take turns.
- * A cell of few tasks and a large share can't use it on more CPUs than it has tasks; the rest goes to the others
- * in proportion. Finding the next cell looks at every active one. Its own runnable tasks count to a cell's weight when
- * they compete with child cells, as they do in the kernel.
+ * Limits: shares hold over the whole machine. A tenant of two threads that wait for each other uses up its
+ * share twice as fast while both run. A tenant that is busy on one CPU comes first there; the kernel, which
+ * shares per CPU, alternates them. A cell of few tasks and a large share cannot use it on more CPUs than it
+ * has tasks; the others get the rest in proportion. Finding the next cell visits every active one. Its own
+ * runnable tasks count toward a cell's weight when they compete with child cells, as in the kernel.
  */
 #ifndef CORUN_SCHED_CELLS_H
 #define CORUN_SCHED_CELLS_H
 
-/* The whole machine. Large, so that a ten-thousandth of it is still precise to a per mille. */
+/* The whole machine. It is large, so that a ten-thousandth of it is still precise to a per mille. */
 #define ROOT_SHARE (CORUN_MOST_WEIGHT * CORUN_SHARE_UNIT)
 
 struct cell cells[CELLS];
-u64 active_cells[CELL_WORDS]; /* the cells that have runnable tasks of their own; the root always counts as such */
+u64 active_cells[CELL_WORDS]; /* the cells that have runnable tasks of their own; the root always counts as one */
 u64 vtime_now; /* virtual time of the cell that was dispatched last */
 u32 cells_used = 1; /* no cell at or beyond this number was ever used */
 
@@ -38,7 +39,8 @@ struct {
 	__type(value, struct tree_lock);
 } tree SEC(".maps");
 
-/* A cell by its number. In assembly, because where the compiler knows the bound the verifier may still not. */
+/* A cell by its number. It is assembly, because the verifier may not know the bound even if the compiler
+ * does. */
 static __always_inline struct cell *cell_at(u64 i)
 {
 	asm volatile("%0 &= %1" : "+r"(i) : "i"(CELLS - 1));
@@ -76,7 +78,8 @@ static __always_inline void activate(u32 i)
 	}
 }
 
-/* A cell gets another parent: the one that it had does not count it any more, whoever of it may still be runnable. */
+/* A cell gets another parent: the previous one does not count it any more, even if some of its tasks are
+ * still runnable. */
 static __always_inline void forsake(u32 i)
 {
 	u32 zero = 0;
@@ -93,7 +96,7 @@ static __always_inline void forsake(u32 i)
 	activate(above);
 }
 
-/* A task begins (joins) or ceases to count as runnable in a cell. */
+/* A task starts (joins) or stops counting as runnable in a cell. */
 static __always_inline void join(u32 i, u32 weight)
 {
 	if (!__sync_fetch_and_add(&cell_at(i)->own, weight))
@@ -106,7 +109,7 @@ static __always_inline void leave(u32 i, u32 weight)
 		activate(i);
 }
 
-/* The part of the machine that a cell's own tasks deserve together right now, of ROOT_SHARE. */
+/* The part of the machine that a cell's own tasks deserve together now, out of ROOT_SHARE. */
 static __always_inline u64 share_of(u32 i)
 {
 	struct cell *c = cell_at(i);
@@ -134,7 +137,7 @@ static __always_inline void advance(struct cell *c, u64 by)
 	__sync_fetch_and_add(&c->vtime, by);
 }
 
-/* Lets a cell that was away keep at most `credit` of CPU time of what it did not use. */
+/* Lets a cell that was away keep at most `credit` of its unused CPU time. */
 static __always_inline void catch_up(struct cell *c, u64 credit, u64 share)
 {
 	u64 before = c->vtime, after = corun_vtime_join(before, vtime_now, credit, share);
@@ -160,8 +163,8 @@ static const u8 place_of[64] = {
 #define PLACE(x) place_of[((x) * 0x03f79d71b4cb0a89ULL) >> 58]
 
 /*
- * The cell with waiting tasks that comes next after `*i` in the order of virtual times, and of numbers among equals;
- * `first` for the very first. NOBODY when there is none.
+ * The cell with waiting tasks that follows `*i` in the order of virtual times, and of numbers among equals;
+ * `first` for the very first. NOBODY if there is none.
  */
 static __always_inline u32 next_cell(bool first, u64 after_vtime, u32 after, u64 now, u64 *vtime)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where cells come from: cgroups, and what user space asks for.
+ * The sources of cells: cgroups, and requests from user space.
  */
 #ifndef CORUN_SCHED_CGROUPS_H
 #define CORUN_SCHED_CGROUPS_H
@@ -20,7 +20,7 @@ static __always_inline u32 cell_of(struct cgroup *cgrp)
 	return cell ? *cell : 0;
 }
 
-/* Takes a free cell and sees to it that it has queues. */
+/* Takes a free cell and makes sure that it has queues. */
 static __always_inline u32 new_cell(u32 parent, u32 weight)
 {
 	struct cell *above = cell_at(parent), *c;
@@ -52,15 +52,16 @@ static __always_inline u32 new_cell(u32 parent, u32 weight)
 		__builtin_memset(c->lengths, 0, sizeof(c->lengths));
 		if (cells_used <= i)
 			cells_used = i + 1;
-		activate(i); /* who is still runnable of whoever had it counts */
+		activate(i); /* still runnable tasks of the previous owner count */
 		return i;
 	}
 	return NOBODY;
 }
 
 /*
- * A cell goes, and its number will be another's: what user space made within it is within the one above from now on. What
- * was parked with it, which has the very same time of that, is parked only if the one above is.
+ * A cell goes, and its number will be reused: cells that user space created within it are within the one
+ * above from now on. Cells parked with it, which have the very same park time, stay parked only if the one
+ * above is.
  */
 static __always_inline void bequeath(u32 i)
 {
@@ -153,7 +154,7 @@ void BPF_PROG(corun_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 		set_cell_weight(i, weight);
 }
 
-/* What user space asks for; each is run by BPF_PROG_TEST_RUN. */
+/* Requests from user space; each is run by BPF_PROG_TEST_RUN. */
 
 SEC("syscall")
 int cell_new(struct cell_args *args)
@@ -199,7 +200,7 @@ static __always_inline bool is_within(u32 i, u32 ancestor)
 	return false;
 }
 
-/* Parks a cell with all that lies within, or lets them run again. */
+/* Parks a cell with everything in it, or lets it run again. */
 SEC("syscall")
 int cell_park(struct cell_args *args)
 {

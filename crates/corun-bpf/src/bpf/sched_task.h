@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A task's record, and how the time it runs is paid for.
+ * A task's record, and how its running time is paid for.
  */
 #ifndef CORUN_SCHED_TASK_H
 #define CORUN_SCHED_TASK_H
@@ -52,8 +52,9 @@ static __always_inline u64 queue_of(u32 cell, u32 llc)
 }
 
 /*
- * The weight of its nice value; a kernel thread's is at least that of nice 0. Such a thread wants little, and others wait for
- * what it holds: beside six tenants khugepaged, of nice 19, waited for more than a second at a time.
+ * The weight of its nice value; a kernel thread's is at least that of nice 0. Such a thread wants little, and
+ * others wait for what it holds: next to six tenants, khugepaged, with nice 19, waited for more than a second
+ * at a time.
  */
 static __always_inline u32 weight_of(struct task_struct *p)
 {
@@ -88,8 +89,8 @@ static __always_inline void move_to_cell(struct task *t, u32 cell)
 }
 
 /*
- * The cell a task belongs to: `own` if it has one, else its cgroup's. Protected tasks belong to the root, as the kernel's
- * threads do: it is never parked, so nothing of theirs ever waits in a queue that nobody looks at.
+ * The cell of a task: `own` if it has one, otherwise its cgroup's. Protected tasks belong to the root, like
+ * the kernel's threads. The root is never parked, so none of them ever waits in a queue that no CPU examines.
  */
 static __always_inline u32 home_of(struct task *t, u32 own)
 {
@@ -104,7 +105,7 @@ static __always_inline void take_knobs(struct task *t, struct knob *k)
 	t->flags = k->flags;
 }
 
-/* Takes over what user space has set for a task since it was here last. */
+/* Takes over user space's settings for a task since its last visit. */
 static __always_inline void read_knobs(struct task_struct *p, struct task *t)
 {
 	u64 generation = control.generation;
@@ -145,7 +146,7 @@ static __always_inline void unqueue(struct task *t)
 	t->queued = 0;
 }
 
-/* Pays for the time a running task has used since it was accounted last, and returns that time. */
+/* Pays for the time that a running task has used since it was last accounted, and returns that time. */
 static __always_inline u64 settle(struct task_struct *p, struct task *t)
 {
 	struct cell *c = cell_at(t->cell);
@@ -162,10 +163,10 @@ static __always_inline u64 settle(struct task_struct *p, struct task *t)
 /*
  * Its cell pays for a slice that begins now on this CPU.
  *
- * Who goes on because nobody else wants the CPU is brought up to the others first, the task in its cell and the cell among
- * cells, but for a slice's worth. Otherwise one that can't use its share falls ever further behind one that has used
- * what was left over, and when it can, it has both CPUs until that is made up for: the kernel's threads waited for half
- * a minute, and the kernel threw the scheduler out.
+ * A task that goes on because nobody else wants the CPU is brought up to the others first, except for a
+ * slice's worth: the task in its cell and the cell among cells. Otherwise a task that cannot use its share
+ * falls ever further behind one that has used the surplus. When it can, it has both CPUs until that is made
+ * up for. The kernel's threads waited for half a minute then, and the kernel removed the scheduler.
  */
 static __always_inline void begin_slice(struct task_struct *p, struct task *t, s32 cpu, u64 slice)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The little of the kernel's sched_ext interface that corun's scheduler uses, from Linux 6.12 to 7.x.
+ * The small part of the kernel's sched_ext interface that corun's scheduler uses, from Linux 6.12 to 7.x.
  *
  * Types: libbpf matches the members of `struct sched_ext_ops` by name against the running kernel's, and every access to
  * the other types is relocated (CO-RE), so a part of each is enough. Values of enums that have moved between versions
@@ -39,7 +39,7 @@ struct bpf_iter_num {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Flavours (`___scx`) stand for the kernel's types of the same name; kernel_min.h has other parts of them. */
+/* Flavors (`___scx`) stand for the kernel's types of the same name; kernel_min.h has other parts of them. */
 struct sched_ext_entity {
 	u32 flags;
 	u32 weight;
@@ -65,7 +65,7 @@ struct cgroup___scx {
 
 struct scx_init_task_args {
 	bool fork;
-	struct cgroup *cgroup; /* only where cgroups can be scheduled (CONFIG_EXT_GROUP_SCHED) */
+	struct cgroup *cgroup; /* only if cgroups can be scheduled (CONFIG_EXT_GROUP_SCHED) */
 };
 
 struct scx_exit_task_args;
@@ -84,8 +84,8 @@ struct scx_exit_info {
 	char *msg;
 };
 
-/* Only the names count: the kernel's values are put in at load time. Ours are small, because before version 15 clang
- * describes no larger ones. */
+/* Only the names count: the kernel's values are inserted at load time. Ours are small, because clang before
+ * version 15 cannot describe larger ones. */
 enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1,
 	SCX_ENQ_PREEMPT = 2,
@@ -131,7 +131,8 @@ struct sched_ext_ops {
 /* Built-in queues; these numbers are part of the interface and have not moved. */
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
 
-/* Lets us put a task that a CPU would go on with for want of another into a queue instead; has not moved, either. */
+/* Lets the scheduler put a task that a CPU would otherwise keep running into a queue; has not moved,
+ * either. */
 #define SCX_OPS_ENQ_LAST 2ULL
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;

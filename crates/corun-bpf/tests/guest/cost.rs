@@ -1,9 +1,10 @@
-//! What the scheduler costs beside the kernel's own: turn and turn about in one boot, as ratios of medians.
+//! The cost of the scheduler compared with the kernel's own: alternating in one boot, as ratios of medians.
 //!
-//! The promise (10 % of a wake-up on an idle machine, 10 % of hackbench) is about real machines. Emulated, a wake-up is
-//! mostly the emulator's interrupts, and one run differs from the next by more than that; so what is asserted here is only
-//! that nothing is badly wrong, and the ratios are printed. `scripts/bench-guest` runs the real hackbench in a guest whose
-//! clock counts instructions: runs agree then, but an instruction costs the same whatever memory it waits for.
+//! The promise (10 % of a wake-up on an idle machine, 10 % of hackbench) applies to real machines. Under
+//! emulation, a wake-up is mostly the emulator's interrupts, and runs differ by more than that. So the test
+//! only asserts that nothing is badly wrong, and prints the ratios. `scripts/bench-guest` runs the real
+//! hackbench in a guest whose clock counts instructions. Then runs agree, but an instruction costs the same
+//! whatever memory it waits for.
 
 use crate::{alone, config, judge, started, wait_ms};
 use corun_bpf::Scheduler;
@@ -44,7 +45,7 @@ fn wake_up_us() -> f64 {
     woken.join().expect("the reader ends")
 }
 
-/// Groups of senders and receivers that exchange messages through pipes, as hackbench does: ms for all of them.
+/// Groups of senders and receivers that exchange messages through pipes, as in hackbench: ms for all of them.
 fn messaging_ms() -> f64 {
     let began = Instant::now();
     let mut threads = Vec::new();
@@ -76,7 +77,7 @@ fn median(mut of: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn beside_the_kernels_own_it_costs_little() {
+fn it_costs_little_more_than_the_kernels_own_scheduler() {
     let Some(_alone) = alone() else { return };
     judge(|| {
         let mut of = [const { Vec::new() }; 4];
@@ -102,7 +103,7 @@ fn beside_the_kernels_own_it_costs_little() {
     });
 }
 
-/// What hackbench (of rt-tests) says of one run, in seconds.
+/// The result of hackbench (from rt-tests) for one run, in seconds.
 fn hackbench_s(arguments: &[&str]) -> f64 {
     let ran = Command::new("hackbench").args(arguments).output().expect("the guest has hackbench");
     let said = String::from_utf8_lossy(&ran.stdout);
@@ -110,7 +111,7 @@ fn hackbench_s(arguments: &[&str]) -> f64 {
     time.and_then(|t| t.trim().parse().ok()).unwrap_or_else(|| panic!("hackbench gave no time: {said}"))
 }
 
-/// The ratio of ours to the kernel's own in each round, and what both took in the median round.
+/// The ratio of this scheduler to the kernel's own in each round, and the times of both in the median round.
 fn tell(what: &str, own: &[f64], ours: &[f64]) {
     let mut ratios: Vec<f64> = own.iter().zip(ours).map(|(own, ours)| ours / own).collect();
     ratios.sort_by(f64::total_cmp);
@@ -126,7 +127,7 @@ fn tell(what: &str, own: &[f64], ours: &[f64]) {
 
 #[test]
 #[ignore = "a benchmark: scripts/bench-guest"]
-fn hackbench_and_wake_ups_in_turn_with_the_kernels_own() {
+fn hackbench_and_wake_ups_alternate_with_the_kernels_own_scheduler() {
     let Some(_alone) = alone() else { return };
     let rounds: usize =
         std::env::var("CORUN_ROUNDS").map_or(7, |n| n.parse().expect("CORUN_ROUNDS is a number"));
@@ -144,7 +145,7 @@ fn hackbench_and_wake_ups_in_turn_with_the_kernels_own() {
         }
     };
     for round in 0..rounds {
-        // Who comes first changes from round to round.
+        // The order changes from round to round.
         if round % 2 == 0 {
             measure(&mut own);
         }

@@ -1,4 +1,4 @@
-//! Tasks under test: threads that compute for ever, and what the kernel counts of them.
+//! Tasks under test: threads that compute forever, and the kernel's counts of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
@@ -17,14 +17,14 @@ impl Hog {
         Hog::prepared(move || cpu.into_iter().for_each(pin))
     }
 
-    /// One that has a CPU for itself: it is real-time.
+    /// A thread that has a CPU to itself: it is real-time.
     pub fn real_time_on(cpu: usize) -> Hog {
         Hog::prepared(move || {
             pin(cpu);
             let param = libc::sched_param { sched_priority: 1 };
             // SAFETY: a plain struct that outlives the call; 0 is this thread.
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }, 0, "real-time");
-            // From here on it takes the CPU from somebody else.
+            // From here on it takes the CPU from another task.
             crate::wait_ms(20);
         })
     }
@@ -74,7 +74,7 @@ pub fn pin(cpu: usize) {
     }
 }
 
-/// What the kernel counts of a task.
+/// The kernel's counts of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     pub ran_ns: u64,
@@ -92,7 +92,7 @@ impl Counted {
     }
 }
 
-/// From `schedstat`: time on a CPU, time waiting, times it got one.
+/// From `schedstat`: time on a CPU, time waiting, number of stretches.
 pub fn counted(tid: u32) -> Counted {
     let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("the task lives");
     let mut fields = text.split_whitespace().map(|f| f.parse::<u64>().expect("a number"));

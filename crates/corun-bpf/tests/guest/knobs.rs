@@ -23,13 +23,13 @@ fn mean_stretches_ms(scheduler: &Scheduler, slices: [(u64, u64); 2], for_ms: u64
 }
 
 #[test]
-fn a_fixed_slice_is_as_long_as_it_says_below_and_above_the_tick() {
+fn a_fixed_slice_has_the_requested_length_below_and_above_the_tick() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     for ms in [2, 10, 25] {
         judge(|| {
             let both = mean_stretches_ms(&scheduler, [(ms * 1_000_000, ms * 1_000_000); 2], 1_000);
-            // A stretch is cut short by whatever else runs on the CPU, hence the room below.
+            // Anything else on the CPU cuts a stretch short, hence the room below.
             let hog = |i: usize| {
                 near(&format!("slice of {ms} ms, hog {i}"), both[i], ms as f64, ms as f64 * 0.2 + 0.3)
             };
@@ -40,7 +40,7 @@ fn a_fixed_slice_is_as_long_as_it_says_below_and_above_the_tick() {
 }
 
 #[test]
-fn two_tasks_with_slices_of_their_own_each_keep_theirs() {
+fn two_tasks_with_their_own_slices_each_keep_them() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let [short, long] =
@@ -73,17 +73,18 @@ fn random_slices_lie_between_their_bounds_and_have_their_mean() {
         let seen: Vec<u64> = lengths(&scheduler).iter().zip(before).map(|(a, b)| a - b).collect();
         let mean_ms = hogs[0].counted().since(from).mean_ns() / 1e6;
         println!("stretches by length: {seen:?}");
-        // Buckets end at 2^(i+6) µs: 8 is 8.2 to 16.4 ms, where 32 % of a uniform draw from [10, 30] lie; 9 is 16.4 to
-        // 32.8 ms.
+        // Buckets end at 2^(i+6) µs: 8 is 8.2 to 16.4 ms, which holds 32 % of a uniform draw from [10, 30]; 9
+        // is 16.4 to 32.8 ms.
         let all = seen.iter().sum::<u64>() as f64;
-        // 20 ms are drawn in the mean; what ends a stretch comes up to a tick of 4 ms later, and more on a slow machine.
+        // The mean of the draws is 20 ms; a stretch ends up to a tick of 4 ms later, and more on a slow
+        // machine.
         near("mean in ms", mean_ms, 21.0, 4.5)
             .and(near("part below 16.4 ms", seen[8] as f64 / all, 0.32, 0.16))
             .and(near("part within the bounds", (seen[8] + seen[9]) as f64 / all, 0.97, 0.07))
     });
 }
 
-/// How long a thread on CPU 0 waits for the CPU after its sleep ends, beside a hog, at the median: in µs.
+/// How long a thread on CPU 0 waits for the CPU after its sleep ends, next to a hog: the median in µs.
 fn median_lateness_us(scheduler: &Scheduler, delay_ns: u64) -> f64 {
     let hog = Hog::on(Some(0));
     let long = TaskKnobs { slice_ns: Some((100_000_000, 100_000_000)), ..TaskKnobs::default() };
@@ -114,13 +115,13 @@ fn median_lateness_us(scheduler: &Scheduler, delay_ns: u64) -> f64 {
 }
 
 #[test]
-fn a_preemption_delay_puts_the_wake_up_off_by_as_much() {
+fn a_preemption_delay_delays_the_wake_up_by_as_much() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     judge(|| {
         let [now, late, later] =
             [0, 8_000_000, 20_000_000].map(|ns| median_lateness_us(&scheduler, ns) / 1e3);
-        // Emulated, an alarm may be noticed a tick of 4 ms late.
+        // Under emulation, an alarm may be noticed a tick of 4 ms late.
         near("lateness in ms without delay", now, 0.0, 1.0).and(near("with 8 ms", late, 8.0, 4.0)).and(near(
             "with 20 ms",
             later,
@@ -137,13 +138,13 @@ fn a_parked_cell_does_not_run_at_all_and_then_runs_again() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let hogs: Vec<Hog> = (0..4).map(|_| Hog::on(None)).collect();
-    // The other is one task: a CPU is left over that must stay idle.
+    // The other one is one task: a CPU is left that must stay idle.
     let parked = cell_of(&scheduler, 100, &[hogs[0].tid, hogs[1].tid, hogs[2].tid]);
     let other = cell_of(&scheduler, 100, &[hogs[3].tid]);
     wait_ms(200);
     for round in 0..3 {
         scheduler.park(parked, true).expect("it can be parked");
-        // A CPU that is told to stop a task does so at its next interrupt.
+        // A CPU that gets the order to stop a task does so at its next interrupt.
         wait_ms(20);
         let (still, goes_on) = (ran_ns(&scheduler, parked), ran_ns(&scheduler, other));
         wait_ms(300);
@@ -201,7 +202,7 @@ fn children_inherit_the_cell_they_are_born_in() {
     let child = Hog::on(None);
     wait_ms(300);
     let childs = child.counted().ran_ns;
-    // The cell's account is brought up to date at the end of every slice only.
+    // The cell's account is updated only at the end of every slice.
     assert!(ran_ns(&scheduler, cell) * 2 >= childs, "the child's {childs} ns are not in the cell's");
     scheduler.set_task(tid(), &TaskKnobs::default()).expect("there is room");
     scheduler.announce();
@@ -209,7 +210,7 @@ fn children_inherit_the_cell_they_are_born_in() {
 }
 
 #[test]
-fn a_cell_is_not_given_back_while_somebody_sleeps_in_it() {
+fn a_cell_is_not_returned_while_a_task_sleeps_in_it() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let stop = Arc::new(AtomicBool::new(false));
@@ -230,7 +231,7 @@ fn a_cell_is_not_given_back_while_somebody_sleeps_in_it() {
     }
     stop.store(true, Ordering::Relaxed);
     sleeper.join().expect("it ends");
-    // The kernel lets go of a task some time after it has ended.
+    // The kernel releases a task some time after it has ended.
     let freed = (0..500).any(|_| {
         wait_ms(20);
         scheduler.free_cell(cell).is_ok()

@@ -1,4 +1,4 @@
-//! How the machine is handed back: in order, after a kill, by the watchdog, by an administrator.
+//! How the machine is returned: in order, after a kill, by the watchdog, by an administrator.
 
 use crate::hog::Hog;
 use crate::{alone, cell_of, config, knobs::monotonic_ns, ran_ns, started, state, wait_ms};
@@ -18,7 +18,7 @@ fn it_has_the_machine_until_it_is_dropped() {
 }
 
 #[test]
-fn stopped_it_says_so_and_its_counts_remain() {
+fn a_stopped_scheduler_says_so_and_its_counts_remain() {
     let Some(_alone) = alone() else { return };
     let mut scheduler = started(&config());
     wait_ms(50);
@@ -43,9 +43,9 @@ fn a_second_one_is_refused() {
 }
 
 #[test]
-fn forgetting_a_task_is_noticed_by_the_kernel_and_told_in_plain_words() {
+fn the_kernel_notices_a_forgotten_task_and_the_reason_is_given_in_plain_words() {
     let Some(_alone) = alone() else { return };
-    // The limit of a park keeps the watchdog from ever biting; without it, it does.
+    // The limit of a park keeps the watchdog from ever acting; without it, it does.
     let config = SchedulerConfig { watchdog_ms: 1_000, park_limit_ns: PARK_LIMIT_NS, ..config() };
     let scheduler = started(&config);
     let hog = Hog::on(None);
@@ -81,9 +81,10 @@ fn an_administrator_can_end_it() {
     assert_eq!(exit.why, Ending::SysRq, "{exit}");
 }
 
-/// The role of a controller that is killed: loads the scheduler, parks the task it is told of, says so, and waits.
+/// The role of a controller that is killed: loads the scheduler, parks the given task, reports that, and
+/// waits.
 #[test]
-#[ignore = "the child of `killed_it_leaves_nobody_parked`"]
+#[ignore = "the child of `a_killed_controller_leaves_nobody_parked`"]
 fn role_of_the_controller() {
     let Some(tid) = std::env::var("CORUN_TEST_PARK").ok().and_then(|t| t.parse::<u32>().ok()) else { return };
     let scheduler = started(&config());
@@ -100,7 +101,7 @@ fn role_of_the_controller() {
 }
 
 #[test]
-fn killed_it_leaves_nobody_parked() {
+fn a_killed_controller_leaves_nobody_parked() {
     let Some(_alone) = alone() else { return };
     let hog = Hog::on(None);
     for round in 0..3 {

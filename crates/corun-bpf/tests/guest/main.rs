@@ -1,8 +1,8 @@
 //! The scheduler's knobs, on a kernel that has sched_ext: run in the test guest by `scripts/test-guest`.
 //!
-//! A scheduler for the whole machine is nothing to load in passing, so outside the guest every test here does nothing but
-//! say so. What is judged is what the guest's kernel counts (CPU time, stretches), in proportions and counts, never
-//! seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
+//! Nobody should load a scheduler for the whole machine by accident, so outside the guest every test here
+//! only says so. The tests judge the counts of the guest's kernel (CPU time, stretches), as proportions and
+//! numbers, never as seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
 
 mod cost;
 mod hog;
@@ -15,7 +15,7 @@ use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// One scheduler at a time; the lock of whoever has it. `None`, which is said, outside the guest.
+/// One scheduler at a time; returns the lock. `None`, with a message, outside the guest.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     if std::env::var_os("CORUN_GUEST").is_none() {
@@ -49,7 +49,7 @@ fn cell_of(scheduler: &Scheduler, weight: u32, tids: &[u32]) -> u32 {
     cell
 }
 
-/// What a cell's tasks have run so far, in nanoseconds.
+/// How long a cell's tasks have run so far, in nanoseconds.
 fn ran_ns(scheduler: &Scheduler, cell: u32) -> u64 {
     scheduler.cells().iter().find(|c| c.id == cell).expect("the cell is in use").ran_ns
 }
@@ -58,7 +58,7 @@ pub(crate) fn wait_ms(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// What the kernel says of sched_ext: `enabled`, `disabled`.
+/// The kernel's state of sched_ext: `enabled`, `disabled`.
 fn state() -> String {
     std::fs::read_to_string("/sys/kernel/sched_ext/state").expect("the guest has sched_ext").trim().to_owned()
 }
@@ -71,8 +71,9 @@ fn near(what: &str, is: f64, should_be: f64, by: f64) -> Result<(), String> {
     Err(format!("{what}: {is:.3}, not {should_be:.3} ± {by}"))
 }
 
-/// Judges what depends on time: the best of three tries. The machine that emulates the guest may take its CPUs away, and
-/// the guest's kernel takes that for time that its tasks ran; when it did, and no try went well, the test is skipped.
+/// Judges a result that depends on time: the best of three tries. The machine that emulates the guest may
+/// take its CPUs away, and the guest's kernel counts that as time of its tasks. If that happened, and no try
+/// succeeded, the test is skipped.
 fn judge(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut worst = 0.0_f64;
     let mut last = String::new();

@@ -1,4 +1,4 @@
-//! Who is always served: the kernel's threads, those that die, those that wake up.
+//! Tasks that are always served: the kernel's threads, dying tasks, waking tasks.
 
 use crate::hog::Hog;
 use crate::{alone, cell_of, config, started, wait_ms};
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
-fn kernel_threads_are_served_beside_hogs_with_long_slices() {
+fn kernel_threads_are_served_next_to_hogs_with_long_slices() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let cpus = scheduler.cpus().len();
@@ -20,7 +20,7 @@ fn kernel_threads_are_served_beside_hogs_with_long_slices() {
     wait_ms(200);
     let before: u64 = scheduler.cpus().iter().map(|c| c.kernel).sum();
     let kernel = || scheduler.cpus().iter().map(|c| c.kernel).sum::<u64>() - before;
-    // How often such a thread wakes up is the kernel's affair; that it runs when it does is what counts.
+    // The kernel decides how often such a thread wakes up; the test checks that it then runs.
     for round in 0..200 {
         if round >= 10 && kernel() > 0 {
             break;
@@ -44,7 +44,7 @@ fn kernel_threads_are_served_beside_hogs_with_long_slices() {
 }
 
 #[test]
-fn who_runs_on_a_cpu_that_a_real_time_task_takes_goes_on_elsewhere() {
+fn a_task_on_a_cpu_that_a_real_time_task_takes_goes_on_elsewhere() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let hogs: Vec<Hog> = scheduler.cpus().iter().map(|_| Hog::on(None)).collect();
@@ -57,7 +57,7 @@ fn who_runs_on_a_cpu_that_a_real_time_task_takes_goes_on_elsewhere() {
     drop(real_time);
     println!("{ran_ms:?} ms beside a real-time task");
     let (Some(least), Some(most)) = (ran_ms.iter().min(), ran_ms.iter().max()) else { unreachable!() };
-    // One of them was on CPU 0, and would have stayed there: 25 ms against 530. Now they share what is left.
+    // One of them was on CPU 0, and would have stayed there: 25 ms against 530. Now they share the rest.
     assert!(least * 3 >= *most, "one ran for {least} ms, another for {most}");
 }
 

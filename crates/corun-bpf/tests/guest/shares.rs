@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 #[test]
-fn cells_get_what_their_weights_promise() {
+fn cells_get_the_shares_of_their_weights() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let hogs: Vec<Hog> = (0..6).map(|_| Hog::on(None)).collect();
@@ -41,7 +41,7 @@ impl Cgroup {
         Cgroup(path)
     }
 
-    /// The cell that the scheduler has for it.
+    /// The scheduler's cell for it.
     fn cell(&self, scheduler: &Scheduler) -> u32 {
         let id = fs::metadata(&self.0).expect("it is there").ino();
         scheduler.cell_of_cgroup(id).expect("it has a cell of its own")
@@ -56,7 +56,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Its processes have been killed; the last of them may not be gone yet.
+        // Its processes have been killed; the last of them may still exist.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -104,14 +104,14 @@ fn shares(of: &[&Cgroup], ms: u64) -> Vec<f64> {
 }
 
 #[test]
-fn cgroups_get_what_cpu_weight_promises_over_two_levels_as_they_do_without_us() {
+fn cgroups_get_the_shares_of_cpu_weight_over_two_levels_as_under_the_kernels_own_scheduler() {
     let Some(_alone) = alone() else { return };
     let outer = [Cgroup::new("a", 300), Cgroup::new("b", 100)];
     fs::write("/sys/fs/cgroup/a/cgroup.subtree_control", "+cpu")
         .expect("the cpu controller can be passed on");
     let inner = [Cgroup::new("a/x", 100), Cgroup::new("a/y", 200)];
     let of = [&inner[0], &inner[1], &outer[1]];
-    // One, two and three processes: the share is the cgroup's, whatever their number.
+    // One, two and three processes: the cgroup has its share, whatever their number.
     let busy: Vec<Busy> = [0, 1, 1, 2, 2, 2].into_iter().map(|i: usize| Busy::within(of[i], 0)).collect();
     wait_ms(300);
     println!("the kernel's own: {:.3?}", shares(&of, 1_500));
@@ -133,7 +133,7 @@ fn cgroups_get_what_cpu_weight_promises_over_two_levels_as_they_do_without_us() 
 }
 
 #[test]
-fn within_a_cgroup_nice_values_weigh_as_they_do_without_us() {
+fn within_a_cgroup_nice_values_weigh_as_under_the_kernels_own_scheduler() {
     let Some(_alone) = alone() else { return };
     let cgroup = Cgroup::new("n", 100);
     let busy = [Busy::within(&cgroup, 0), Busy::within(&cgroup, 5)];
@@ -155,7 +155,7 @@ fn within_a_cgroup_nice_values_weigh_as_they_do_without_us() {
 }
 
 #[test]
-fn what_was_made_within_a_cgroup_that_goes_is_not_within_the_one_that_gets_its_number() {
+fn a_cell_created_within_a_cgroup_that_goes_is_not_within_the_next_owner_of_its_number() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     let hog = Hog::on(None);
@@ -175,7 +175,7 @@ fn what_was_made_within_a_cgroup_that_goes_is_not_within_the_one_that_gets_its_n
     wait_ms(20);
     assert!(!runs(), "it lies within");
     drop(goes);
-    // The kernel lets go of a cgroup some time after it was removed.
+    // The kernel releases a cgroup some time after it was removed.
     let comes = (0..500).find_map(|_| {
         wait_ms(20);
         Some(Cgroup::new("comes", 100)).filter(|c| c.cell(&scheduler) == number)
