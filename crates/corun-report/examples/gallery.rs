@@ -1,5 +1,5 @@
-//! Writes every sort of report of a made-up machine into a folder, to look at them:
-//! `cargo run -p corun-report --example gallery -- out`
+//! Writes every kind of report of an invented machine into a folder, for viewing: `cargo run -p corun-report
+//! --example gallery -- out`
 
 #[path = "../tests/it/example.rs"]
 #[allow(dead_code, reason = "shared with the tests")]

@@ -1,12 +1,13 @@
-//! The answer, in a sentence: how much slower, by what, by whom.
+//! The answer in a sentence: how much slower, by what, by whom.
 //!
-//! Two measures. What was lost of the wall time is what users wait for, by the definition that `verify` and `predict` go by, too
-//! ([`corun_predict::loss`]). What tasks waited by what they computed, `(steal + throttled + parked + spin) / compute`, says
-//! where it went: spin only where it was measured. Blocked time is left out of it: a server that waits for requests is not slow.
-//! So is what somebody stopped or froze, which is said first, as a share of its time. Where spinning was not measured it is
-//! inside compute, so the measure is a lower bound, and the sentence says so. It is no slowdown: tasks wait side by side, and
-//! what is stolen from a script that mostly sleeps is little of its time. Of a program that mostly waits for somebody else's work,
-//! as a thin client does, that is said last.
+//! Two measures. The loss of wall time is what users wait for, by the same definition as in `verify` and
+//! `predict` ([`corun_predict::loss`]). The waiting of tasks relative to their computing, `(steal + throttled
+//! + parked + spin) / compute`, shows where it went; spin counts only if it was measured. Blocked time is
+//! left out of it: a server that waits for requests is not slow. So is time in which somebody stopped or
+//! froze the subject; the sentence reports that first, as a share of its time. If spinning was not measured,
+//! it is inside compute, so the measure is a lower bound, and the sentence says so. This measure is no
+//! slowdown: tasks wait in parallel, and time stolen from a script that mostly sleeps is a small part of its
+//! time. If a program mostly waits for somebody else's work, as a thin client does, that is reported last.
 
 use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
@@ -15,30 +16,31 @@ use corun_model::duration::human_ns;
 use corun_model::{Taken, TakenBy};
 use std::collections::BTreeMap;
 
-/// What takes throttled time. Who has used the budget up is not said: its cgroup may have others in it.
+/// The cause of throttled time. The sentence does not say who used up the budget: the cgroup may contain
+/// others.
 const THROTTLED: &str = "throttled by the CPU budget that it is under (a quota, or real-time runtime)";
-/// Why tasks wait for each other though other CPUs are theirs, too.
+/// Why tasks wait for each other although they may use other CPUs.
 const ISOLATED: &str =
     "these are isolated, and the kernel moves no task between isolated CPUs; pin each to one";
-/// Below this share of compute (1 in 200) nothing is worth calling a disturbance.
+/// Below this share of compute (1 in 200), nothing counts as a disturbance.
 const NOTABLE: u64 = 200;
-/// From this share of its time on (1 in 100) that it was stopped or frozen is worth a sentence.
+/// From this share of its time on (1 in 100), being stopped or frozen gets a sentence.
 const HELD: u64 = 100;
-/// So many culprits are named in the sentence, those after the first only from 1 % of compute.
+/// The most culprits in the sentence; those after the first only from 1 % of compute on.
 const NAMED: usize = 3;
 
-/// What was taken by other tenants of one name: ten compilers are one entry.
+/// What other tenants of one name took: ten compilers are one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StolenBy {
     /// Their name.
     pub name: String,
-    /// Who they are, by their numbers in the report.
+    /// Their numbers in the report.
     pub tenants: Vec<u32>,
     /// How much all of them took.
     pub ns: u64,
 }
 
-/// Where a subject's lost time went, each in nanoseconds.
+/// Where a subject's lost time went, each part in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// StolenBy by other tenants, largest first.
@@ -47,7 +49,7 @@ pub struct Lost {
     pub own_ns: u64,
     /// Waiting on a CPU that was idle: the latency of a wake-up.
     pub idle_ns: u64,
-    /// StolenBy by the kernel's own threads: alone, too.
+    /// StolenBy by the kernel's own threads: also separate.
     pub kernel_ns: u64,
     /// StolenBy by corun itself: the cost of watching.
     pub watcher_ns: u64,
@@ -57,7 +59,7 @@ pub struct Lost {
     pub throttled_ns: u64,
     /// Stopped by corun.
     pub parked_ns: u64,
-    /// Spinning; 0 also when it was not measured.
+    /// Spinning; 0 also if it was not measured.
     pub spin_ns: u64,
 }
 
@@ -115,13 +117,16 @@ fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<StolenBy> {
 /// The answer in two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How much it lost, or that it did not: "Lost 12 % of its 5.20 s to others; waited 31 % of its compute time".
+    /// How much it lost, or that it lost nothing: "Lost 12 % of its 5.20 s to others; waited 31 % of its
+    /// compute time".
     pub verdict: String,
-    /// By what and by whom, largest first, each in percent of what the verdict says: "24 % stolen (postgres 20, cc1 4.0)".
+    /// The causes and culprits, largest first, each in percent of the base of the verdict: "24 % stolen
+    /// (postgres 20, cc1 4.0)".
     pub causes: Vec<String>,
 }
 
-/// The answer as one sentence, or more where the first alone would mislead: somebody stopped the subject, or it waits for others.
+/// The answer as one sentence, or more if the first alone would mislead: somebody stopped the subject, or it
+/// waits for others.
 pub fn headline(report: &ProfileReport) -> String {
     let Answer { verdict, causes } = answer(report);
     let said =
@@ -132,7 +137,7 @@ pub fn headline(report: &ProfileReport) -> String {
     }
 }
 
-/// The answer. That somebody stopped or froze the subject comes first, where that is 1 % of its time or more.
+/// The answer. If somebody stopped or froze the subject for 1 % of its time or more, that comes first.
 pub fn answer(report: &ProfileReport) -> Answer {
     let ran = answer_of_the_rest(report);
     match held(&report.subject.account.ledger).filter(|_| !is_all(report)) {
@@ -147,8 +152,8 @@ pub fn answer(report: &ProfileReport) -> Answer {
     }
 }
 
-/// That it waited for somebody else's work for most of the window. Less than it did is told where several tasks of it slept
-/// meanwhile.
+/// A note that it waited for somebody else's work for most of the window. If several of its tasks slept
+/// meanwhile, the stated share is lower than the real one.
 fn for_outside(report: &ProfileReport) -> Option<String> {
     let Account { ledger, block, .. } = &report.subject.account;
     let block = block.filter(|_| !is_all(report))?;
@@ -157,7 +162,7 @@ fn for_outside(report: &ProfileReport) -> Option<String> {
     waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64, report.window_ns)
 }
 
-/// Who kept it from running whatever it wished, and for how much of its time.
+/// Who kept it from running regardless of its wishes, and for how much of its time.
 fn held(l: &Ledger) -> Option<String> {
     let (stopped_ns, frozen_ns) = (l.stopped_ns.unwrap_or(0), l.frozen_ns.unwrap_or(0));
     let parts = [
@@ -209,7 +214,7 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
     Answer { verdict, causes: causes(report, &lost, base.ns) }
 }
 
-/// What it lost of its wall time, where that is known.
+/// The loss of wall time, if it is known.
 fn loss_of_wall(report: &ProfileReport) -> Option<LostTime> {
     report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()))
 }
@@ -220,7 +225,7 @@ fn is_disturbed(report: &ProfileReport, lost: &Lost) -> bool {
     is_loss || lost.total_ns().saturating_mul(NOTABLE) >= report.subject.account.ledger.compute_ns
 }
 
-/// What waiting is a share of: of the time computing, and where it waited for longer than that, of both together.
+/// The base of the waiting share: the time computing or, if it waited for longer than that, the sum of both.
 #[derive(Clone, Copy)]
 struct Base {
     ns: u64,
@@ -238,12 +243,13 @@ impl Base {
     }
 }
 
-/// Whether tasks may have spun unseen while they waited for each other: then more was lost than can be said.
+/// Whether tasks may have spun unseen while they waited for each other: then the loss may be higher than
+/// reported.
 fn may_have_spun(report: &ProfileReport) -> bool {
     report.subject.account.ledger.spin_ns.is_none() && report.subject.task_count > 1
 }
 
-/// How much of the wall time was lost: what users wait for.
+/// The loss of wall time: what users wait for.
 fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     let wall = human_ns(lost.wall_ns);
     let [least, likely, _] = lost.share;
@@ -258,7 +264,7 @@ fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     }
 }
 
-/// Whether every tenant together is asked about: then nobody is a neighbour.
+/// Whether the subject is every tenant together: then nobody is a neighbor.
 pub(crate) fn is_all(report: &ProfileReport) -> bool {
     report.subject.tenant.kind == "all"
 }
@@ -292,7 +298,8 @@ fn undisturbed(report: &ProfileReport, lost: &Lost) -> String {
     }
 }
 
-/// How little disturbed a subject that ran, as a clause; `None`: it matters, or not all that might have was seen.
+/// How little a subject that ran was disturbed, as a clause; `None` if the disturbance matters, or not
+/// everything that might have disturbed was seen.
 fn undisturbed_but(report: &ProfileReport) -> Option<String> {
     let account = &report.subject.account;
     let (compute_ns, lost) = (account.ledger.compute_ns, Lost::of(account));
@@ -305,13 +312,13 @@ fn undisturbed_but(report: &ProfileReport) -> Option<String> {
     })
 }
 
-/// Whether the report shows all that might have disturbed: the hypervisor below took next to nothing, and the kernel showed the
-/// subject's time.
+/// Whether the report shows everything that might have disturbed: the hypervisor took almost nothing, and the
+/// kernel showed the subject's time.
 fn is_all_seen(report: &ProfileReport) -> bool {
     host_steal(report).is_none() && unknown(&report.subject.account.ledger).is_none()
 }
 
-/// That no neighbour did it, as far as that can be said.
+/// A statement that no neighbor is the cause, as far as that is certain.
 fn no_neighbour(report: &ProfileReport, lost: &Lost) -> String {
     let what = match lost.stolen_ns() + lost.unattributed_ns {
         0 => "its CPU",
@@ -328,14 +335,14 @@ fn no_neighbour(report: &ProfileReport, lost: &Lost) -> String {
     }
 }
 
-/// What the hypervisor kept, where that is worth a word: its time, and that of all CPUs.
+/// What the hypervisor took, if it is notable: its time, and that of all CPUs.
 fn host_steal(report: &ProfileReport) -> Option<(u64, u64)> {
     let capacity_ns = report.window_ns.saturating_mul(report.cpus).max(1);
     let ns = report.machine.host_steal_ns.filter(|ns| ns.saturating_mul(NOTABLE) >= capacity_ns)?;
     Some((ns.min(capacity_ns), capacity_ns))
 }
 
-/// Time that the kernel did not show, where that is worth a word.
+/// Time that the kernel did not show, if it is notable.
 fn unknown(ledger: &Ledger) -> Option<u64> {
     Some(ledger.unknown_ns).filter(|ns| *ns > 0 && ns.saturating_mul(NOTABLE) >= ledger.total_ns)
 }
@@ -395,9 +402,9 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
         .collect()
 }
 
-/// What its own tasks took from each other, and why they did although there were CPUs enough.
+/// What its own tasks took from each other, and why they did although there were enough CPUs.
 fn own(report: &ProfileReport, own_ns: u64) -> String {
-    // Tasks that ever lived may be thousands, of which a few did at a time.
+    // There may have been thousands of tasks over time, but few at a time.
     let at_a_time = report.subject.account.ledger.total_ns.div_ceil(report.window_ns.max(1));
     let may_use = report.allowed_cpus.unwrap_or(report.cpus);
     if at_a_time <= may_use {
@@ -447,7 +454,7 @@ fn culprits(report: &ProfileReport, stolen: &[StolenBy], base_ns: u64) -> String
     said.join(", ")
 }
 
-/// What else a reader must know before believing the headline, worst first; usually empty.
+/// Further facts that a reader needs before believing the headline, worst first; usually empty.
 pub fn cautions(report: &ProfileReport) -> Vec<String> {
     let mut said = report.notes.clone();
     if let Some((ns, capacity_ns)) = host_steal(report) {

@@ -1,4 +1,4 @@
-//! The nine places a nanosecond can go: one order, one name and one look in every picture.
+//! The nine categories of a nanosecond: one order, one name and one style in every picture.
 
 use crate::profile::schema::Ledger;
 
@@ -19,14 +19,14 @@ pub enum Category {
     Frozen,
     /// Stopped by corun.
     Parked,
-    /// Off the CPU by its own wish.
+    /// Off the CPU voluntarily.
     Block,
     /// Not shown by the kernel.
     Unknown,
 }
 
 impl Category {
-    /// All of them: what ran first, then what was lost, then what it wished, then what nobody saw.
+    /// All of them: first running, then lost, then voluntary, then unseen time.
     pub const ALL: [Category; 9] = [
         Category::Compute,
         Category::Spin,
@@ -54,7 +54,7 @@ impl Category {
         }
     }
 
-    /// What it means, for people who meet it for the first time.
+    /// The meaning, for people who see it for the first time.
     pub fn meaning(self) -> &'static str {
         match self {
             Category::Compute => "on a CPU",
@@ -71,7 +71,7 @@ impl Category {
         }
     }
 
-    /// Its part of a ledger in nanoseconds; `None` when it was not measured.
+    /// Its part of a ledger in nanoseconds; `None` if it was not measured.
     pub fn of(self, l: &Ledger) -> Option<u64> {
         match self {
             Category::Compute => Some(l.compute_ns),
@@ -87,7 +87,7 @@ impl Category {
     }
 }
 
-/// The parts of a ledger that are not empty, in the one order.
+/// The non-empty parts of a ledger, in the same order.
 pub fn parts(l: &Ledger) -> impl Iterator<Item = (Category, u64)> + '_ {
     Category::ALL.into_iter().filter_map(|c| c.of(l).filter(|&ns| ns > 0).map(|ns| (c, ns)))
 }

@@ -1,4 +1,4 @@
-//! What `corun doctor` says: the wire schema `corun.doctor/1`, and a table for a terminal.
+//! The output of `corun doctor`: the wire schema `corun.doctor/1`, and a table for a terminal.
 
 use crate::json;
 use crate::terminal::Style;
@@ -14,24 +14,24 @@ pub const SCHEMA: &str = "corun.doctor/1";
 /// What was found of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorReport {
-    /// How it would be watched, in one sentence.
+    /// How the machine would be watched, in one sentence.
     pub verdict: &'static str,
     /// All of it.
     pub findings: Vec<Finding>,
 }
 
-/// An agent's ring as it is now.
+/// An agent's ring in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingFound {
     /// Its folder.
     pub folder: PathBuf,
-    /// The most that it takes on the disk.
+    /// The most disk space that it takes.
     pub most_bytes: u64,
-    /// What it takes; `None`: it could not be opened.
+    /// The disk space that it takes; `None` if it could not be opened.
     pub used_bytes: Option<u64>,
-    /// When the oldest window that is kept began, as in RFC 3339; `None`: there is none yet.
+    /// When the oldest window in the ring began, as in RFC 3339; `None` if there is none yet.
     pub oldest: Option<String>,
-    /// Why the last interval was not written; `None`: it was.
+    /// Why the last interval was not written; `None` if it was.
     pub why_not: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl DoctorReport {
         json::indented(&value(self))
     }
 
-    /// As JSON, with the ring of the agent that is asked, if it has one.
+    /// As JSON, with the ring of the agent that answers, if it has one.
     pub fn json_of_agent(&self, ring: Option<&RingFound>) -> String {
         let mut value = value(self);
         value["ring"] = ring.map_or(Value::Null, |ring| {
@@ -57,7 +57,7 @@ impl DoctorReport {
         json::indented(&value)
     }
 
-    /// One table with a heading per part, then the verdict and what the symbols mean.
+    /// One table with a heading per part, then the verdict and the meaning of the symbols.
     pub fn table(&self, style: &Style) -> String {
         table(self, style)
     }

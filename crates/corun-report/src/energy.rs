@@ -1,11 +1,12 @@
-//! The machine's energy in words. It is the machine's, and the words say so: nobody knows whose part of it was whose.
+//! The machine's energy in words. Energy belongs to the machine, and the words say so: nobody knows how to
+//! divide it.
 
 use crate::profile::schema::MachineEnergy;
 use corun_model::energy::watts;
 use corun_model::Energy;
 
-/// On the wire; `None`: nothing is known. `compute_ns`: how long the subject's tasks computed in the window; `None`: there is no
-/// subject whose work this is asked of.
+/// On the wire; `None` if nothing is known. `compute_ns`: how long the subject's tasks computed in the
+/// window; `None` if there is no subject to relate it to.
 pub(crate) fn written(energy: &Energy, window_ns: u64, compute_ns: Option<u64>) -> Option<MachineEnergy> {
     energy.known().next()?;
     let compute_s = compute_ns.filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9);
@@ -19,7 +20,7 @@ pub(crate) fn written(energy: &Energy, window_ns: u64, compute_ns: Option<u64>) 
     })
 }
 
-/// What the machine took, without a full stop: packages first, with their mean power.
+/// The machine's energy, without a full stop: packages first, with their mean power.
 pub(crate) fn sentence(energy: &MachineEnergy) -> Option<String> {
     let package = joules(energy.package_uj?);
     let power = energy.package_watts.map_or_else(String::new, |w| format!(" ({w:.1} W)"));
@@ -32,7 +33,7 @@ pub(crate) fn sentence(energy: &MachineEnergy) -> Option<String> {
     Some(format!("packages {package}{power}{}{per_work}", parts.collect::<String>()))
 }
 
-/// Microjoules as joules, to three digits or whole.
+/// Microjoules as joules, with three digits or whole.
 pub(crate) fn joules(uj: u64) -> String {
     let j = uj as f64 / 1e6;
     match j {
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_said_and_nothing_else() {
+    fn known_energy_is_reported_and_nothing_else() {
         let known = Energy { package_uj: Some(90_000_000), dram_uj: Some(1_500_000), ..Energy::default() };
         let energy = written(&known, 2_000_000_000, None).unwrap();
         assert_eq!(sentence(&energy).unwrap(), "packages 90.0 J (45.0 W), memory 1.50 J");

@@ -1,8 +1,8 @@
-//! JSON: how everything that corun tells programs is written, and the contract of `profile --json`. Writing cannot fail;
-//! reading back checks everything a profile promises.
+//! JSON: the format of everything that corun reports to programs, and the contract of `profile --json`.
+//! Writing cannot fail; reading back checks everything that a profile promises.
 //!
-//! What could steer a terminal is escaped, since JSON is looked at on one too, and whoever names a process may put anything
-//! into its name; a program that reads it gets the name as it is.
+//! Characters that could control a terminal are escaped. JSON is viewed on terminals, too, and a process may
+//! have any name. A program that reads the JSON gets the original name.
 
 use crate::profile::schema::{ProfileReport, SCHEMA};
 use crate::words::steers;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use thiserror::Error;
 
-/// A file that is no profile, or one that contradicts itself.
+/// A file that is not a profile, or one that contradicts itself.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// Not JSON, or not the fields of a profile.
@@ -34,7 +34,7 @@ pub fn compact(data: &impl Serialize) -> String {
     escaped(&serde_json::to_string(data).expect("everything told is plain data"))
 }
 
-/// Serde escapes what JSON asks for: that is nothing above ASCII, and all that is above it is inside strings.
+/// Serde escapes what JSON requires: nothing above ASCII, and all such characters are inside strings.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -50,7 +50,7 @@ fn escaped(json: &str) -> String {
 /// Reads a report back and checks it.
 ///
 /// # Errors
-/// [`ReadError`] when the text is no profile of this schema, or when its numbers do not sum.
+/// [`ReadError`] if the text is not a profile of this schema, or if its numbers do not sum.
 pub fn read(text: &str) -> Result<ProfileReport, ReadError> {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_steer_the_terminal_that_json_is_shown_on_and_is_read_back_as_it_is() {
+    fn a_name_in_json_cannot_control_the_terminal_and_is_read_back_unchanged() {
         let name = "a\u{1b}[2Jb\u{7f}\u{9b}2J\u{202e}c\u{feff}\"\n\u{e9}\u{1f600}".to_owned();
         for text in [indented(&[&name]), compact(&[&name])] {
             assert!(!text.chars().any(|c| c != '\n' && steers(c)), "{text:?}");

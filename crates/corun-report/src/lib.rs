@@ -1,4 +1,4 @@
-//! Reports: what corun found, written for people and for programs. Only this crate serialises.
+//! Reports: corun's findings, written for people and for programs. Only this crate serializes.
 //!
 //! ```text
 //! Observation ──▶ ProfileReport ──┬▶ json      the contract of `--json`, read back and checked

@@ -1,17 +1,17 @@
-//! What tenants are called for people: by their names, and where several of one report have the same name, with what tells
-//! them apart behind it, from their keys: `bash (pgid 4711)`, `worker (cgroup /a/worker)`. Only where the keys tell nothing
-//! their numbers in the report do: `sh (#7)`.
+//! The names of tenants for people. If several tenants in one report have the same name, a distinction from
+//! their keys follows it: `bash (pgid 4711)`, `worker (cgroup /a/worker)`. Only if the keys do not help,
+//! their numbers in the report follow: `sh (#7)`.
 
 use crate::profile::schema::ProfileReport;
 use crate::words::name;
 pub(crate) use corun_model::tenant::what_tells;
 use std::collections::BTreeMap;
 
-/// Of a name that is cut so many characters stay, and of what is behind it so many.
+/// The characters that stay of a shortened name, and of its distinction.
 const NAME: usize = 6;
 const APART: usize = 16;
 
-/// What the tenants of one report are called, by their numbers in it.
+/// The names of the tenants of one report, by their numbers in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(BTreeMap<u32, Called>);
 
@@ -22,7 +22,7 @@ struct Called {
 }
 
 impl Names {
-    /// The names of all that a report speaks of.
+    /// The names of all tenants in a report.
     pub fn of(report: &ProfileReport) -> Names {
         let sections = || report.tenants.iter().chain([&report.subject]);
         let culprits = sections().flat_map(|s| &s.account.culprits);
@@ -57,7 +57,7 @@ impl Names {
         Names(tenants.into_iter().map(called).collect())
     }
 
-    /// What a tenant is called, at any length and as it was named; only its number when nobody named it.
+    /// The full name of a tenant; only its number if it has no name.
     pub fn whole(&self, id: u32) -> String {
         match self.0.get(&id) {
             Some(Called { name, apart: None }) => name.clone(),
@@ -66,8 +66,8 @@ impl Names {
         }
     }
 
-    /// The same, safe on a terminal and at most `width` characters long, or what is needed to keep it apart: then its name is
-    /// cut, and of what tells it apart the end is kept.
+    /// The same, safe on a terminal and at most `width` characters long, or longer if the distinction
+    /// requires it. Then its name is shortened, and the end of the distinction is kept.
     pub fn within(&self, id: u32, width: usize) -> String {
         let whole = self.whole(id);
         let Some(Called { name: called, apart: Some(apart) }) = self.0.get(&id) else {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenants_of_one_name_are_told_apart_by_their_keys_and_others_have_their_names() {
+    fn tenants_with_the_same_name_are_distinguished_by_their_keys_and_others_keep_their_names() {
         let names = Names::disambiguated([
             (1, "bash", "pgid:4711"),
             (2, "postgres", "pgid:12"),
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn where_keys_tell_nothing_the_numbers_in_the_report_do() {
+    fn if_keys_do_not_help_the_numbers_in_the_report_distinguish() {
         let names = Names::disambiguated([(1, "a", ""), (2, "a", "a"), (3, "a", "x:1"), (4, "a", "x:1")]);
         assert_eq!([1, 2, 3, 4].map(|id| names.whole(id)), ["a (#1)", "a (#2)", "a (#3)", "a (#4)"]);
     }
 
     #[test]
-    fn a_name_that_is_cut_still_tells_its_tenant_apart() {
+    fn a_shortened_name_still_identifies_its_tenant() {
         let path = "unit:/system.slice/system-worker.slice/worker@1.service";
         let names = Names::disambiguated([
             (1, "a-long-command", "pgid:4711"),

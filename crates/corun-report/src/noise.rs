@@ -1,6 +1,6 @@
-//! What `corun doctor --noise` says: the wire schema `corun.noise/1`, and a few lines for people.
+//! The output of `corun doctor --noise`: the wire schema `corun.noise/1`, and a few lines for people.
 //!
-//! What its shares are of, [`corun_model::noise_summary`] says.
+//! [`corun_model::noise_summary`] defines the base of its shares.
 
 use crate::json;
 use crate::table::Table;
@@ -24,9 +24,9 @@ pub struct NoiseReport {
     pub corun: &'static str,
     /// When it began, for people.
     pub date: Option<String>,
-    /// The machine in one line; `None`: it could not be read.
+    /// The machine in one line; `None` if it could not be read.
     pub machine: Option<String>,
-    /// `ebpf` or `schedstat`; `None`: only the gaps are known.
+    /// `ebpf` or `schedstat`; `None` if only the gaps are known.
     pub source: Option<String>,
     /// A stretch that loses more than this share is disturbed.
     pub max_disturbance: f64,
@@ -38,7 +38,7 @@ pub struct NoiseReport {
     pub unavailable: Vec<Unavailable>,
 }
 
-/// Who took it in words, at most `width` characters of a name.
+/// Who took it, in words, with at most `width` characters of a name.
 fn words(who: &Who, width: usize) -> String {
     match who {
         Who::Program(called) => format!("`{}`", name(called, width)),
@@ -61,7 +61,7 @@ impl NoiseReport {
         json::indented(self)
     }
 
-    /// A sentence a program, then who took how much, and what each CPU lost.
+    /// A sentence per program, then who took how much, and what each CPU lost.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut say = |text: &str| {
@@ -127,7 +127,7 @@ fn shape(program: &Program) -> String {
     }
 }
 
-/// The benchmark that the sentence is about: of a second, or shorter where so long was not measured.
+/// The benchmark in the sentence: one of a second, or a shorter one if the measurement was too short.
 fn shown(program: &Program) -> Option<Benchmark> {
     program.benchmarks.iter().rfind(|b| b.length_ns <= 1_000_000_000).copied()
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn each_program_has_a_sentence_with_what_a_benchmark_would_lose_and_who_takes_it() {
+    fn each_program_has_a_sentence_with_the_loss_of_a_benchmark_and_its_causes() {
         let text = report().text().replace("\n  ", " ");
         let first = "one thread on any CPU: a benchmark of 1.00 s would be disturbed in 0 of 15 windows (lose more than 2.0 %); \
                      0.4 % of its 15.0 s was taken: interrupts 0.4 %";
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_seen_and_an_early_end_are_said() {
+    fn unseen_time_and_an_early_end_are_reported() {
         let mut blind = report();
         blind.unavailable.push(Unavailable::new(What::Other("who".into()), "no root\x1b".to_owned().into()));
         blind.is_interrupted = true;

@@ -1,8 +1,9 @@
-//! Writing a report where the user asked for it: whole or not at all.
+//! Writing a report to the user's file: whole or not at all.
 //!
-//! A regular file is written beside its place and renamed into it, so a reader never meets half a report and a
-//! full disk leaves the old one. The new one belongs to whom the old one belonged to, and has its permissions: `sudo` does
-//! not take a user's file away. Pipes, terminals and devices cannot be renamed into and are written straight.
+//! A regular file is written next to its place and renamed into it. So a reader never sees half a report, and
+//! a full disk leaves the old one. The new one has the owner and permissions of the old one: `sudo` does not
+//! take a user's file away. Pipes, terminals and devices cannot be replaced by renaming, and are written
+//! directly.
 
 use crate::places::unwritten;
 use std::fs;
@@ -15,7 +16,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("cannot write {}: {why}", called(path))]
 pub struct OutputError {
-    /// The path as the user gave it.
+    /// The path that the user gave.
     pub path: PathBuf,
     /// Why, and what would help.
     pub why: String,
@@ -29,8 +30,8 @@ fn called(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Whether a path is standard output, by its sign or by its name. A file that it leads to is not replaced then: others write
-/// there, too.
+/// Whether a path is standard output, by its sign or by its name. A file behind it is not replaced then:
+/// others write there, too.
 pub fn is_stdout(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
@@ -38,14 +39,15 @@ pub fn is_stdout(path: &Path) -> bool {
 /// Writes `bytes` to `path`; `-` is standard output.
 ///
 /// # Errors
-/// [`OutputError`] when the folder is missing or closed, the disk full, the path a folder. Nothing half-written
-/// is left behind then.
+/// [`OutputError`] if the folder is missing or not accessible, the disk is full, or the path is a folder.
+/// Then nothing half-written is left behind.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     let done = if is_stdout(path) { to_stdout(bytes) } else { to_path(path, |out| out.write_all(bytes)) };
     done.map_err(|e| OutputError { path: path.to_owned(), why: unwritten(path, &e) })
 }
 
-/// The same of what is too long to keep: `fill` writes it, and where it fails nothing is written. Not to standard output.
+/// The same for output that is too long to keep: `fill` writes it, and if it fails, nothing is written. It
+/// does not write to standard output.
 ///
 /// # Errors
 /// As [`write_file`].
@@ -60,7 +62,7 @@ pub fn write_file_by(
     to_path(path, fill).map_err(|e| OutputError { path: path.to_owned(), why: unwritten(path, &e) })
 }
 
-/// Writes to standard output. Whoever has read enough and is gone, such as `head`, is no failure.
+/// Writes to standard output. A reader that has read enough and has gone, such as `head`, is no failure.
 ///
 /// # Errors
 /// As [`write_file`].
@@ -68,8 +70,8 @@ pub fn print(text: &str) -> Result<(), OutputError> {
     write_file(Path::new("-"), text.as_bytes())
 }
 
-/// Whether `path` can be written, as far as that is known beforehand: what takes an hour to measure should not be lost to
-/// a mistyped folder. Nothing is left there.
+/// Whether `path` can be written, as far as that is known in advance: results that take an hour must not be
+/// lost to a mistyped folder. Nothing is left there.
 ///
 /// # Errors
 /// As [`write_file`].
@@ -100,9 +102,9 @@ fn to_path(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> i
     }
 }
 
-/// What is to be replaced, and what is known of it. A symbolic link keeps pointing where it did: what it points to is
-/// replaced. It is found once, and looked at where it is: whoever may write in the folder could exchange it meanwhile, so
-/// that a file of root's came to belong to whom a file of theirs belonged.
+/// The file to be replaced, and what is known about it. A symbolic link keeps its target, and the target is
+/// replaced. It is found once and examined in place. Otherwise, a user who may write in the folder could
+/// exchange it meanwhile, and so get a root-owned report under another owner.
 fn place(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink());
     let place = match fs::metadata(path) {
@@ -111,7 +113,7 @@ fn place(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
         Ok(_) if is_link => fs::canonicalize(path)?,
         _ => path.to_owned(),
     };
-    // A link that leads nowhere is replaced itself.
+    // A link without a target is replaced itself.
     if is_link && place == path {
         return Ok((place, None));
     }
@@ -142,8 +144,8 @@ fn replace(
 ) -> io::Result<()> {
     let mut file = replaceable(path)?;
     if let Some(old) = old {
-        // Before anything is in it. Who may not give a file away keeps it; what the old group might is then not for the
-        // new one.
+        // Before anything is in it. A user who may not give a file away keeps it; the old group's permissions
+        // do not apply to the new one then.
         let given = std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_ok();
         let mode = old.mode() & if given { 0o777 } else { 0o707 };
         file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_half_way_keeps_the_old_report_and_leaves_nothing_behind() {
+    fn a_failure_halfway_keeps_the_old_report_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         write_file(&path, b"old").unwrap();
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_before_and_trying_leaves_nothing() {
+    fn an_unwritable_path_is_known_in_advance_and_trying_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
         fs::write(&old, "old").unwrap();
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_output_is_not_called_by_its_sign() {
+    fn standard_output_has_its_name_and_not_its_sign() {
         let error = OutputError { path: PathBuf::from("-"), why: "the disk is full".into() };
         assert_eq!(error.to_string(), "cannot write to standard output: the disk is full");
     }
@@ -244,7 +246,7 @@ mod tests {
         fs::write(&real, b"old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o4640)).unwrap();
-        // Only root may give a file away; to whom it belongs already anybody may.
+        // Only root may give a file away; anybody may give it to its present owner.
         let given = std::os::unix::fs::chown(&real, Some(65534), Some(65534)).is_ok();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o4640)).unwrap();
         let before = fs::metadata(&real).unwrap();
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_device_is_written_and_one_that_leads_nowhere_replaced() {
+    fn a_link_to_a_device_is_written_and_one_without_a_target_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (device, nowhere) = (folder.path().join("device"), folder.path().join("nowhere"));
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();

@@ -1,6 +1,6 @@
-//! Files and folders that somebody named: why one cannot be read, written or made, and what to do instead. Every flag of every verb
-//! that names one is refused in these words. Whether it can be is asked beforehand, as far as that is known: what takes an hour to
-//! find out should not be lost to a mistyped name.
+//! Files and folders that somebody named: why one cannot be read, written or created, and what to do instead.
+//! Every flag of every verb that names one gives the same errors. They are checked in advance, as far as
+//! possible: an hour's work must not be lost to a mistyped name.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ pub fn unread(path: &Path, e: &Error) -> String {
     }
 }
 
-/// Why a folder cannot be looked into.
+/// Why a folder cannot be read.
 pub fn unlisted(path: &Path, e: &Error) -> String {
     match e.kind() {
         ErrorKind::NotFound => "there is no such folder; name one that is there".to_owned(),
@@ -62,7 +62,7 @@ pub fn unmade(path: &Path, e: &Error) -> String {
     }
 }
 
-/// Whether a file that is there can be read. Nothing is read: of a pipe that would be gone.
+/// Whether an existing file can be read. Nothing is read: from a pipe, it would be lost.
 ///
 /// # Errors
 /// What the kernel says, for [`unread`].
@@ -93,7 +93,7 @@ fn of_any(path: &Path, e: &Error) -> String {
     }
 }
 
-/// What the kernel says, without the number that the standard library puts behind it.
+/// The kernel's message, without the number that the standard library appends.
 fn without_number(e: &Error) -> String {
     let text = e.to_string();
     let number = e.raw_os_error().map(|number| format!(" (os error {number})"));
@@ -108,13 +108,13 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The nearest part of a path that is there.
+/// The nearest existing part of a path.
 fn standing(path: &Path) -> &Path {
     let there = path.ancestors().find(|part| !part.as_os_str().is_empty() && part.exists());
     there.unwrap_or(Path::new("."))
 }
 
-/// That a part of a path is a file, where a folder ought to be.
+/// A statement that a part of a path is a file instead of a folder.
 fn no_folder(path: &Path) -> String {
     match standing(path) {
         itself if itself == path => "it is no folder".to_owned(),
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_way_is_named_however_far_above_it_is() {
+    fn the_obstacle_is_named_however_far_up_the_path_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_can_be_read_where_it_is_one() {
+    fn a_file_can_be_read_if_it_is_one() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for path in [file.path(), Path::new("/dev/null")] {
             can_be_read(path).unwrap();

@@ -1,4 +1,4 @@
-//! What `corun policies` says: the wire schema `corun.policies/1`, and two tables for a terminal.
+//! The output of `corun policies`: the wire schema `corun.policies/1`, and two tables for a terminal.
 
 use crate::json;
 use crate::table::Table;
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Name and version of the JSON form; names are added, never changed.
 pub const SCHEMA: &str = "corun.policies/1";
 
-/// Every policy, with what this machine can carry out of it.
+/// Every policy, with what this machine supports of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// Version of corun that wrote this.
@@ -29,7 +29,7 @@ pub struct Listed {
     pub knobs: Vec<&'static str>,
     /// The counters that it decides by.
     pub counters: Vec<&'static str>,
-    /// Why they cannot be counted here; `None`: they can, or none is needed.
+    /// Why they cannot be counted here; `None` if they can, or none is needed.
     pub no_counters: Option<String>,
     /// Its options.
     pub options: Vec<ListedOption>,
@@ -59,7 +59,7 @@ pub struct ListedBackend {
     pub name: &'static str,
     /// Whether it can.
     pub can: bool,
-    /// Per knob: how it is turned, or why not.
+    /// Per knob: how it is set, or why it cannot be.
     pub knobs: Vec<ListedKnob>,
 }
 

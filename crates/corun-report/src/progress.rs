@@ -1,17 +1,18 @@
-//! A progress bar with the time left, on stderr; silent when stderr is no terminal or the user wants quiet.
+//! A progress bar with the remaining time, on stderr; silent if stderr is no terminal or the user wants
+//! quiet.
 
 use corun_model::duration::human_ns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 
-/// What goes on while the user waits. Dropping it takes it off the screen.
+/// The activity while the user waits. Dropping it removes it from the screen.
 pub struct Progress {
     bar: ProgressBar,
     total: Option<u64>,
 }
 
 impl Progress {
-    /// Time that passes: `total_ns` of it, or open-ended (until a command exits) when `None`.
+    /// Time that passes: `total_ns` of it, or open-ended (until a command exits) if `None`.
     pub fn time(label: &str, total_ns: Option<u64>, quiet: bool) -> Progress {
         let template = match total_ns {
             Some(_) => "{prefix} {bar:30} {msg}",
@@ -25,7 +26,7 @@ impl Progress {
         Progress::new(label, "{prefix} {bar:30} {pos} of {len}, {eta} left {msg}", Some(total), quiet)
     }
 
-    /// One line that is written anew whenever there is something new to say.
+    /// One line that is rewritten whenever there is news.
     pub fn line(quiet: bool) -> Progress {
         Progress::new("", "{wide_msg}", None, quiet)
     }
@@ -58,14 +59,14 @@ impl Progress {
         self.bar.set_message(what.to_owned());
     }
 
-    /// Columns of the terminal that it is seen on.
+    /// The width of the terminal.
     pub fn columns(&self) -> usize {
         usize::from(console::Term::stderr().size().1)
     }
 
-    /// Says something that stays, above what goes on.
+    /// Prints a permanent line above the activity.
     pub fn aside(&self, what: &str) {
-        // Whether anybody hears it is no matter.
+        // It does not matter whether anybody reads it.
         self.bar.suspend(|| drop(writeln!(std::io::stderr(), "{what}")));
     }
 }
@@ -95,13 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_is_what_is_not_yet_over() {
+    fn the_remaining_time_is_the_part_that_is_not_over() {
         assert_eq!(time_left(3_000_000_000, Some(10_000_000_000)), "3.00 s of 10.0 s, 7.00 s left");
         assert_eq!(time_left(11_000_000_000, Some(10_000_000_000)), "11.0 s of 10.0 s, 0 s left");
     }
 
     #[test]
-    fn progress_counts_also_when_nobody_sees_it() {
+    fn progress_counts_even_if_nobody_sees_it() {
         let runs = Progress::count("runs", 3, true);
         runs.step();
         runs.step();

@@ -1,10 +1,10 @@
-//! Why a knob was not turned, in a sentence.
+//! Why a knob was not set, in a sentence.
 
 use corun_model::duration::human_ns;
 use corun_model::refusal::{Protected, ProtectedBy};
 use corun_model::{CpuId, Refusal, TenantKind};
 
-/// The remedy where only root may do it.
+/// The remedy if only root may do it.
 pub const AS_ROOT: &str = "run as root";
 
 /// The sentence, without a full stop.
@@ -51,7 +51,7 @@ pub fn refusal(why: &Refusal) -> String {
     }
 }
 
-/// What is said of a tenant behind its name, where the reason is true of the tenant as a whole.
+/// The text after the name of a tenant, if the reason applies to the tenant as a whole.
 pub fn of_whom(why: &Refusal) -> Option<String> {
     match why {
         Refusal::Protected(Protected { why, .. }) => Some(format!("is protected: {}", by(why))),
@@ -102,7 +102,7 @@ mod tests {
     use corun_model::{TaskId, TenantId};
 
     #[test]
-    fn a_refusal_is_a_sentence_that_names_whom_and_the_remedy() {
+    fn a_refusal_is_a_sentence_that_names_the_target_and_the_remedy() {
         let protected = |name: Option<&str>, pid, why| {
             Refusal::Protected(Protected { name: name.map(str::to_owned), pid, why })
         };

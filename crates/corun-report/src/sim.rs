@@ -24,7 +24,7 @@ pub struct SimReport {
     pub corun: String,
     /// The scenario's name.
     pub scenario: String,
-    /// The recording that was replayed; `None`: a scenario ran.
+    /// The replayed recording; `None` if a scenario ran.
     pub recorded: Option<SimRecorded>,
     /// The machine in one line.
     pub machine: String,
@@ -32,7 +32,7 @@ pub struct SimReport {
     pub cpus: u64,
     /// The scheduler under it.
     pub scheduler: String,
-    /// The policy above it, in all runs but those alone and of the baseline; `None`: nobody controlled anything.
+    /// The policy in all runs except those alone and the baseline; `None` if nobody controlled anything.
     pub policy: Option<SimPolicy>,
     /// The scheduler that `relative_speedup` compares with.
     pub baseline: Option<String>,
@@ -44,7 +44,7 @@ pub struct SimReport {
     pub tenants: Vec<SimTenant>,
     /// Jain's fairness index over the tenants' slowdowns, 0..=1.
     pub fairness: Option<Estimate>,
-    /// System throughput: solo progress of how many tenants the machine makes.
+    /// System throughput: the sum of the tenants' progress relative to running alone.
     pub throughput: Option<Estimate>,
     /// Harmonic mean of the tenants' speed-ups over the baseline.
     pub relative_speedup: Option<Estimate>,
@@ -56,7 +56,7 @@ pub struct SimReport {
     pub speedup_max: Option<f64>,
     /// Energy of a run in joules.
     pub energy_j: Option<Estimate>,
-    /// What the model did for it, over all runs with all tenants.
+    /// The model's work for it, over all runs with all tenants.
     pub work: SimWork,
     /// Where the time of the first seed's run went.
     pub profile: ProfileReport,
@@ -69,17 +69,19 @@ pub struct SimReport {
 pub struct SimRecorded {
     /// What ran, in words.
     pub command: String,
-    /// CPUs of the machine that it was recorded on.
+    /// CPUs of the recorded machine.
     pub cpus: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// How long it would have taken alone there, in nanoseconds: at least, most likely, at most, by what the recording leaves open.
+    /// How long it would have taken alone there, in nanoseconds: at least, most likely, at most, according to
+    /// the gaps in the recording.
     pub alone_ns: [u64; 3],
-    /// Whether its tasks may have spun unseen while they waited for each other: then alone it would have taken less than that.
+    /// Whether its tasks may have spun unseen while they waited for each other: then it would have taken less
+    /// time alone.
     pub may_have_spun: bool,
     /// Events in the recording.
     pub events: u64,
-    /// How much of its end was left out, since events were lost there, in nanoseconds.
+    /// How much of its end was left out because events were lost there, in nanoseconds.
     pub left_out_ns: u64,
     /// Who else wanted CPUs, as loops.
     pub co_runners: Vec<Loops>,
@@ -92,12 +94,13 @@ pub struct Loops {
     pub name: String,
     /// How many loops.
     pub tasks: u32,
-    /// What part of the time each wants a CPU, 0..=1.
+    /// The part of the time for which each wants a CPU, 0..=1.
     pub demand: f64,
 }
 
 impl SimRecorded {
-    /// What was recorded, what of it is certain without a model of a machine, and what the model's figures are good for.
+    /// What was recorded, which part of it is certain without a model of a machine, and the value of the
+    /// model's figures.
     fn text(&self) -> String {
         let SimRecorded { command, cpus, took_ns, alone_ns: [least, likely, most], .. } = self;
         let others: Vec<String> = self
@@ -138,12 +141,12 @@ impl SimRecorded {
     }
 }
 
-/// The policy of a scenario and what it did, over all seeds.
+/// The policy of a scenario and its actions, over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SimPolicy {
     /// Its name.
     pub name: String,
-    /// The options that were given, as text.
+    /// The given options, as text.
     pub options: BTreeMap<String, String>,
     /// How often it decided, in nanoseconds.
     pub epoch_ns: u64,
@@ -162,9 +165,10 @@ pub struct SimPolicy {
 pub struct SimDecision {
     /// When, on the modelled machine's clock in nanoseconds.
     pub t_ns: u64,
-    /// What was done, in the words of corun's own code, which no contract covers: the fields below say the same.
+    /// The action in the words of corun's own code, which no contract covers: the fields below contain the
+    /// same.
     pub action: String,
-    /// Whose knob, which, its value, why, and what came of it: as `corun.control/1` has them.
+    /// The target, the knob, its value, the reason and the outcome, as in `corun.control/1`.
     #[serde(flatten)]
     pub decided: Decided,
 }
@@ -176,11 +180,11 @@ pub struct SimTenant {
     pub name: String,
     /// Nobody waited for its end.
     pub background: bool,
-    /// Runs from start to end that it made, over all seeds.
+    /// Its complete runs, over all seeds.
     pub completed: u64,
-    /// Time alone on the machine, in nanoseconds; `None`: it does not end by itself.
+    /// Time alone on the machine, in nanoseconds; `None` if it does not end by itself.
     pub solo_ns: Option<Estimate>,
-    /// Time beside the others; `None`: it did not end.
+    /// Time next to the others; `None` if it did not end.
     pub time_ns: Option<Estimate>,
     /// Time, or inverse rate of work, relative to alone.
     pub slowdown: Option<Estimate>,
@@ -219,10 +223,10 @@ pub fn json(report: &SimReport) -> String {
     json::indented(report)
 }
 
-/// The tenants' table and the figures of the whole, for a terminal.
+/// The tenants' table and the overall figures, for a terminal.
 pub fn text(report: &SimReport) -> String {
     let mut table = Table::new(&["tenant", ">runs", ">alone", ">here", ">slowdown", ">baseline"]);
-    // The co-runners of a recording are loops, which measure nothing but the model.
+    // The co-runners of a recording are loops, which say nothing about the model's accuracy.
     let is_shown = |t: &&SimTenant| report.recorded.is_none() || !t.background;
     for t in report.tenants.iter().filter(is_shown) {
         table.row([
@@ -274,7 +278,7 @@ pub(crate) struct Figure {
     pub remark: String,
 }
 
-/// The figures of the whole that are known, in the order in which they are shown.
+/// The known overall figures, in display order.
 pub(crate) fn figures(report: &SimReport) -> Vec<Figure> {
     let of = |what, value: Option<String>, remark: String| value.map(|value| Figure { what, value, remark });
     let over = report.baseline.as_ref().map_or(String::new(), |b| format!("over {b}"));
@@ -302,8 +306,8 @@ fn figure(e: Estimate) -> String {
     }
 }
 
-/// Energy with as many digits as mean something: down to the second one of the interval's half width, or four where
-/// there is no interval.
+/// Energy with as many digits as are meaningful: down to the second digit of the interval's half width, or
+/// four digits without an interval.
 fn joules(e: Estimate) -> String {
     let digits_to = |x: f64, digits: i32| digits - 1 - if x > 0.0 { x.log10().floor() as i32 } else { 0 };
     let decimals = match e.half_width {
@@ -334,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn energy_has_the_digits_that_mean_something() {
+    fn energy_has_the_meaningful_digits() {
         let of = |mean, half_width| joules(Estimate { mean, half_width, min: mean, max: mean, n: 3 });
         assert_eq!(of(2249.578, Some(44.417)), "2250 ± 44 J");
         assert_eq!(of(12.3456, Some(0.0523)), "12.346 ± 0.052 J");

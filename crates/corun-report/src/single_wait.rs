@@ -1,5 +1,5 @@
-//! One wait for a CPU in words: whose, when, where, how it began, and who held the CPU meanwhile, in microseconds.
-//! Rounded parts sum to the rounded wait. A figure keeps its unit where lines break.
+//! One wait for a CPU in words: which task, when, where, how it began, and who held the CPU meanwhile, in
+//! microseconds. Rounded parts sum to the rounded wait. A figure keeps its unit at line breaks.
 
 use crate::names::Names;
 use crate::profile::schema::ProfileReport;
@@ -7,7 +7,7 @@ use crate::profile::waits::{Began, HeldBy, Part, Task, Wait};
 use crate::words::{count, name, thousands};
 use corun_model::duration::human_ns;
 
-/// So many parts of a wait are told one by one; the shortest of the others come to a sum.
+/// The most parts of a wait that are listed one by one; the shortest of the others are summed.
 const PARTS: usize = 5;
 
 /// `12,345 µs from 1.23 s on: worker (4711) on CPU 1, preempted`.
@@ -31,7 +31,7 @@ pub fn title(wait: &Wait) -> String {
     format!("{}\u{a0}µs from {at} on: {who} on CPU {}, {began}{goes_on}", us(wait.wait_ns), wait.cpu)
 }
 
-/// Who held the CPU, in the order in which they first did.
+/// The tasks that held the CPU, in the order of their first turn.
 pub fn parts(report: &ProfileReport, names: &Names, wait: &Wait) -> String {
     let mut by_time: Vec<u64> = wait.parts.iter().map(|p| p.ns).collect();
     by_time.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
@@ -39,7 +39,7 @@ pub fn parts(report: &ProfileReport, names: &Names, wait: &Wait) -> String {
     let (mut said, mut rest, mut rest_us) = (Vec::new(), 0, 0);
     let mut so_far_ns = 0;
     for part in &wait.parts {
-        // Rounded where parts meet, so that they sum to the whole.
+        // Times are rounded where parts meet, so that they sum to the whole.
         let begin_us = rounded_us(so_far_ns);
         so_far_ns += part.ns;
         let part_us = rounded_us(so_far_ns) - begin_us;
@@ -64,7 +64,7 @@ fn held_by(report: &ProfileReport, names: &Names, wait: &Wait, part: &Part) -> S
                 Some((id, _)) if id == report.subject.tenant.id => {
                     format!("{} ({}), its own", name(&task.name, 15), task.tid)
                 }
-                // Whose name says it already needs no second one.
+                // If its name says it already, it is not repeated.
                 Some((_, tenant)) if tenant != task.name => {
                     format!("{} ({}) of {tenant}", name(&task.name, 15), task.tid)
                 }

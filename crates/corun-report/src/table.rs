@@ -23,7 +23,7 @@ impl Table {
     /// Adds a row; missing cells are empty.
     ///
     /// # Panics
-    /// When the row has more cells than the table has columns.
+    /// If the row has more cells than the table has columns.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert!(row.len() <= self.header.len(), "a row of {} cells in {:?}", row.len(), self.header);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_aligned_and_numbers_stand_to_the_right() {
+    fn text_is_aligned_and_numbers_are_on_the_right() {
         assert_eq!(two_rows().text(), "tool   ratio\ncorun   1.10\na|b     12.5\n");
     }
 

@@ -1,13 +1,13 @@
-//! What a terminal says of what could not be seen: what changes the answer, a line each, and how much else there is. The JSON
-//! and the page have all of it.
+//! A terminal's list of what could not be seen: a line for each item that changes the answer, and the number
+//! of others. The JSON and the page contain all of it.
 
 use crate::words::{name, wrap};
 use corun_model::{Unavailable, What};
 
-/// What is missed by nobody who did not ask for it.
+/// Items that only a user who asked for them misses.
 const COUNTERS: [What; 2] = [What::ExactCounters, What::HardwareCounters];
 
-/// The lines; `counters`: whether hardware events were to be counted.
+/// The lines; `counters` says whether hardware events were requested.
 pub fn unseen(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
     let is_missed = |u: &&Unavailable| counters || !COUNTERS.contains(&u.what);
     let is_little = |u: &&Unavailable| u.what.matters_little();
@@ -24,7 +24,7 @@ pub fn unseen(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
     said.iter().flat_map(|text| marked(text)).collect()
 }
 
-/// A text that is safe on a terminal, in lines after a mark.
+/// A text that is safe on a terminal, in lines after a bullet.
 fn marked(text: &str) -> Vec<String> {
     let lines = wrap(&name(text, usize::MAX), 96).into_iter().enumerate();
     lines.map(|(n, line)| format!("{} {line}", if n == 0 { "!" } else { " " })).collect()
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_little_is_counted_and_counters_are_missed_by_who_asked_for_them() {
+    fn minor_items_are_counted_and_counters_are_missed_only_on_request() {
         let all = ["eBPF", "hardware counters", "culprits", "host steal"].map(missing);
         let little = "! 2 more things could not be seen, which change little here; --json lists them";
         assert_eq!(unseen(&all, false), ["! eBPF: why", little]);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_cannot_steer_the_terminal() {
+    fn missing_items_cannot_control_the_terminal() {
         let [only] = &unseen(&[missing("a\x1b[2Jb")], false)[..] else { panic!() };
         assert_eq!(only, "! a?[2Jb: why");
     }

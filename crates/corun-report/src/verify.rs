@@ -1,5 +1,5 @@
-//! What `corun verify` says: the wire schema `corun.verify/1`, a few lines for people, and JUnit for continuous
-//! integration.
+//! The output of `corun verify`: the wire schema `corun.verify/1`, a few lines for people, and JUnit for
+//! continuous integration.
 
 use crate::json;
 use crate::unseen::unseen;
@@ -17,7 +17,7 @@ pub mod parts;
 /// Name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "corun.verify/1";
 
-/// The verdict on a command, of its last try.
+/// The verdict on a command, from its last try.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// [`SCHEMA`].
@@ -27,16 +27,16 @@ pub struct VerifyReport {
     /// What was run, and where.
     #[serde(flatten)]
     pub meta: VerifyMeta,
-    /// The verdict; what could not be known is also what the machine lacks.
+    /// The verdict; the unknowns also include what the machine lacks.
     #[serde(flatten)]
     pub judged: Verdict,
     /// Every try, the last one last.
     pub tries: Vec<Try>,
-    /// What a tool measured in all tries.
+    /// The measurements of a tool in all tries.
     pub benchmarks: Vec<Measured>,
     /// The tests that failed in it.
     pub failed_tests: Vec<Tested>,
-    /// Tests that failed and are not among these, since there are so many.
+    /// Failed tests that are not listed, because there are so many.
     pub failed_tests_left_out: u64,
 }
 
@@ -64,24 +64,25 @@ pub struct VerifyMeta {
     pub machine: String,
     /// `ebpf` or `schedstat`.
     pub source: String,
-    /// The command's exit status, 128 and the signal's number where one ended it.
+    /// The command's exit status; 128 and the signal's number if one ended it.
     pub exit_status: i32,
-    /// The signal that ended it; `None`: it ended by itself, or was left to itself.
+    /// The signal that ended it; `None` if it ended by itself, or was left running.
     pub signal: Option<i32>,
-    /// Tasks that it had started and that were still there when it ended; `None`: it did not end.
+    /// Tasks that it had started and that still existed when it ended; `None` if it did not end.
     pub still_running: Option<usize>,
-    /// Whether a verdict that is unclear counts as a failure.
+    /// Whether an unclear verdict counts as a failure.
     pub strict: bool,
     /// Whether a disturbed run does not.
     pub tolerant: bool,
-    /// Whether hardware events were to be counted.
+    /// Whether hardware events were requested.
     pub counters: bool,
-    /// What counting them cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
+    /// The cost of counting them, as a share of the command's time on a CPU; `None` if not counted, or not
+    /// known.
     pub counting_cost: Option<f64>,
 }
 
 impl VerifyReport {
-    /// The report of a last try; `before` are the earlier ones.
+    /// The report of a last try; `before` has the earlier ones.
     pub fn new(
         meta: VerifyMeta,
         verdict: Verdict,
@@ -115,8 +116,8 @@ impl VerifyReport {
         json::indented(self)
     }
 
-    /// Whether every benchmark has as many clean iterations as its tool measures: then nothing disturbed what counts, whatever
-    /// happened around it.
+    /// Whether every benchmark has as many clean iterations as its tool measures: then nothing disturbed what
+    /// counts, whatever happened around it.
     pub fn is_measured_clean(&self) -> bool {
         !self.benchmarks.is_empty() && self.benchmarks.iter().all(Measured::is_complete)
     }
@@ -184,13 +185,14 @@ impl VerifyReport {
                 format!("disturbed{by}: {took} ({}); alone the same work would have taken {alone}{stopped}", self.allowed())
             }
         };
-        // Of the command as a whole, and where it is the doubt, it is said already.
+        // If the command as a whole is the doubt, it has been reported already.
         let is_news = self.judged.doubt != Some(Doubt::Cut) && self.meta.signal.is_none();
         let cut_short = self.cut_short().filter(|_| is_news).map_or(String::new(), |it| format!("; {it}"));
         judged + &cut_short + &outside
     }
 
-    /// That a signal ended something in it of which more had been taken by then than the run may lose.
+    /// A statement that a signal ended something in it after more had been taken from it than the run may
+    /// lose.
     fn cut_short(&self) -> Option<String> {
         let Verdict { cut_short, max_disturbance, wall_ns, .. } = &self.judged;
         let cut = cut_short.as_ref().filter(|cut| cut.taken_ns() > max_disturbance * *wall_ns as f64)?;
@@ -200,7 +202,7 @@ impl VerifyReport {
         Some(format!("{who} was ended by a signal after {after}, of which others had taken {taken} %"))
     }
 
-    /// Who took most of it: by half of it and more it was mostly him; of less it is said how much.
+    /// The main culprit: "mostly" from half on; below that, the amount is given.
     fn by_whom(&self) -> String {
         match self.judged.culprits.first() {
             Some(Culprit { tenant: Some(who), share, .. }) if *share >= 0.5 => {
@@ -214,14 +216,14 @@ impl VerifyReport {
         }
     }
 
-    /// That somebody stopped it for longer than it may be disturbed.
+    /// A statement that somebody stopped it for longer than it may be disturbed.
     fn stopped(&self) -> Option<String> {
         let Verdict { held, max_disturbance, .. } = self.judged;
         let held = held.filter(|held| *held > max_disturbance)?;
         Some(format!("somebody stopped or froze it for {} % of its tasks' time", share(held)))
     }
 
-    /// What was allowed; and to what a run of this length can be judged, where that is coarser.
+    /// The limit; and the precision for a run of this length, if that is coarser.
     fn allowed(&self) -> String {
         let Verdict { max_disturbance, resolution, .. } = self.judged;
         let allowed = format!("allowed: {} %", share(max_disturbance));
@@ -305,7 +307,8 @@ impl VerifyReport {
         out
     }
 
-    /// Whether corun was told to stop before the command ended. Who does that hears the signal's status, not the command's.
+    /// Whether corun got a stop signal before the command ended. The sender of that signal gets the signal's
+    /// status, not the command's.
     fn is_interrupted(&self) -> bool {
         let VerifyMeta { exit_status, signal, still_running, .. } = self.meta;
         signal.is_none() && still_running.is_none() && exit_status > 128
@@ -353,7 +356,7 @@ impl VerifyReport {
         }
     }
 
-    /// What was counted, of every try where there were several.
+    /// The counts of every try, if there were several.
     fn paces(&self, last: &Pace) -> String {
         let mut said = format!("{:.2} cycles an instruction", last.cpi);
         if self.tries.len() > 1 {
@@ -378,7 +381,7 @@ impl VerifyReport {
         junit::write(&self.outcome())
     }
 
-    /// The same for those who read formats of continuous integration.
+    /// The same for readers of formats of continuous integration.
     pub fn outcome(&self) -> Outcome {
         let state = match (self.meta.exit_status, self.judged.verdict) {
             (0, Ruling::Clean) => State::Clean,
@@ -407,7 +410,7 @@ impl VerifyReport {
     }
 }
 
-/// That a command has left so many tasks behind; nothing where it has left none.
+/// A statement that a command has left this many tasks behind; empty if none.
 pub fn still_running(tasks: usize) -> Option<String> {
     let (they, do_) = match tasks {
         0 => return None,

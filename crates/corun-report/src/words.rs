@@ -1,14 +1,15 @@
-//! How numbers and names are written for people, the same in every output.
+//! The format of numbers and names for people, the same in every output.
 
 pub use corun_model::count::{count, thousands};
 use corun_model::duration::human_ns;
 
 use crate::profile::schema::Bound;
 
-/// A smaller share of the wall time is not lost.
+/// A smaller share of the wall time does not count as lost.
 pub(crate) const SMALL: f64 = 0.005;
 
-/// `part` of `whole` in percent, without the sign: three digits at most, and never a bare 0 for something or 100 for less.
+/// `part` of `whole` in percent, without the sign: at most three digits, never a bare 0 for something, and
+/// never 100 for less.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0".to_owned();
@@ -21,7 +22,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A share in percent, likewise; `?` for what is no number.
+/// A share in percent, in the same format; `?` for something that is not a number.
 pub fn share(x: f64) -> String {
     if !x.is_finite() {
         return "?".to_owned();
@@ -29,7 +30,7 @@ pub fn share(x: f64) -> String {
     percent((x * 1e9).round() as u64, 1_000_000_000)
 }
 
-/// Two shares between which something lies: `between 3.0 and 12 %`, `at most 12 %`.
+/// Two shares as bounds: `between 3.0 and 12 %`, `at most 12 %`.
 pub fn between(least: f64, most: f64) -> String {
     let (low, high) = (share(least), share(most));
     match () {
@@ -39,7 +40,8 @@ pub fn between(least: f64, most: f64) -> String {
     }
 }
 
-/// What else may have taken what was lost between these shares of its time, of which `stopped_anyway` may be its own budget's.
+/// The other possible causes of a loss between these shares of its time; its own budget may account for
+/// `stopped_anyway`.
 pub fn spared(least: f64, likely: f64, stopped_anyway: f64) -> &'static str {
     if 2.0 * stopped_anyway > likely - least {
         "its own CPU budget may have stopped it meanwhile anyway"
@@ -48,8 +50,9 @@ pub fn spared(least: f64, likely: f64, stopped_anyway: f64) -> &'static str {
     }
 }
 
-/// That a program mostly waits for somebody else's work, with the share of its wall time, 0..1; nothing where it does not. A
-/// command waits for corun before it begins, and a short one for much of its life: that is nothing to tell.
+/// A statement that a program mostly waits for somebody else's work, with the share of its wall time, 0..1;
+/// empty if it does not. A command waits for corun before it begins, which is a large part of a short
+/// command's life: that is not reported.
 pub fn waits_for_outside(outside: f64, wall_ns: u64) -> Option<String> {
     const MOSTLY: f64 = 0.5;
     const BEGINNING_NS: f64 = 10e6;
@@ -61,7 +64,7 @@ pub fn waits_for_outside(outside: f64, wall_ns: u64) -> Option<String> {
     })
 }
 
-/// A quantile: `under 8.19 ms`, or `at least 8.39 s` when it lies in the overflow bucket.
+/// A quantile: `under 8.19 ms`, or `at least 8.39 s` if it lies in the overflow bucket.
 pub fn bound(b: Bound) -> String {
     match b {
         Bound::BelowNs(ns) => format!("under {}", human_ns(ns)),
@@ -69,8 +72,8 @@ pub fn bound(b: Bound) -> String {
     }
 }
 
-/// Whether a character does something else than being seen: it controls the terminal, turns the direction of what follows it
-/// around, or takes no room. Whoever names a process may put any of them into its name.
+/// Whether a character does something other than being visible: it controls the terminal, reverses the
+/// direction of the following text, or has no width. A process may have any of them in its name.
 pub fn steers(c: char) -> bool {
     let formats = ['\u{61c}', '\u{feff}'].contains(&c)
         || ('\u{200b}'..='\u{200f}').contains(&c)
@@ -88,13 +91,13 @@ pub fn name(text: &str, width: usize) -> String {
     clean.into_iter().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// Text of several lines that is safe on a terminal, as an error that quotes what others have named.
+/// Text of several lines that is safe on a terminal, such as an error that quotes names from others.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
-/// A sentence that is safe on a terminal and stays one line, whatever it quotes: of a word that nobody would read to its end
-/// it has the beginning and the end.
+/// A sentence that is safe on a terminal and stays one line, whatever it quotes. A word that nobody would
+/// read to its end is shortened in the middle.
 pub fn one_line(text: &str) -> String {
     const LONG: usize = 256;
     let short = |word: &str| {
@@ -108,8 +111,8 @@ pub fn one_line(text: &str) -> String {
     printable(text).split(['\n', '\t', ' ']).map(short).collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }
 
-/// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own, and a
-/// number keeps its percent sign.
+/// Breaks text into lines of at most `width` characters, at spaces. A longer word gets a line of its own, and
+/// a number keeps its percent sign.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.replace(" %", "\u{a0}%").split(' ') {
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_than_all_is_never_rounded_to_all() {
+    fn less_than_all_is_never_rounded_to_all() {
         let of_ten_thousand = |part| percent(part, 10_000);
         assert_eq!([9_940, 9_950, 9_970, 9_999].map(of_ten_thousand), ["99", "99.5", "99.7", "99.9"]);
         assert_eq!([10_000, 10_040].map(of_ten_thousand), ["100", "100"], "all, and more than all");
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_shares_is_one_where_they_are_alike_and_at_most_where_it_may_be_none() {
+    fn two_bounds_become_one_if_they_are_alike_and_at_most_if_the_lower_is_zero() {
         assert_eq!(between(0.03, 0.12), "between 3.0 and 12 %");
         assert_eq!(between(0.0, 0.12), "at most 12 %");
         assert_eq!(between(0.1201, 0.1202), "12 %");
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_steer_the_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         assert_eq!(name("ok", 8), "ok");
         assert_eq!(name("a\x1b[2Jb", 20), "a?[2Jb");
         assert_eq!(name("a\u{9b}2J\u{202e}b\u{2066}c\u{200b}\u{61c}\u{feff}", 20), "a?2J?b?c???");

@@ -1,4 +1,4 @@
-//! A width that a program was advised which shares a page, and why: as JSON, and for people.
+//! The width advised to a program that shares a page, and why: as JSON, and for people.
 
 use super::decided::called;
 use crate::words::count;
@@ -11,7 +11,7 @@ use serde::Serialize;
 pub struct Advice {
     /// Its tenant's name.
     pub tenant: String,
-    /// That tenant's key, which no other has.
+    /// That tenant's key, which is unique.
     pub key: String,
     /// Its process.
     pub process: u32,
@@ -30,7 +30,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// What a program was advised, with names from the observation that led to it.
+    /// The advice to a program, with names from the observation that led to it.
     pub fn new(advised: &Advised, seen: &Observation) -> Advice {
         let tenant = seen.tenants.iter().find(|t| t.id == advised.tenant);
         let cpus = advised.dealt_milli as f64 / 1e3;
@@ -77,7 +77,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_advised_says_what_decided_it() {
+    fn advice_says_what_decided_it() {
         let table = [
             (advised(4, 4_000, Limit::Most), "advised 4 of 4 threads, there is room for all of its threads"),
             (advised(1, 1_333, Limit::Share), "advised 1 of 4 threads, its share by weight is 1.33 CPUs"),

@@ -1,10 +1,10 @@
-//! Why a knob was turned, in a clause with its figures.
+//! Why a knob was set, in a clause with its figures.
 
 use corun_model::duration::human_ns;
 use corun_model::reason::{DcSearched, Kept, Release, Rule, Sharing, SlotPart, Then};
 use corun_model::Reason;
 
-/// The clause. It does not say whose knob it is.
+/// The clause. It does not name the knob's target.
 pub fn because(reason: &Reason) -> String {
     match reason {
         Reason::Slot { number, part, rule } => {
@@ -30,7 +30,7 @@ pub fn because(reason: &Reason) -> String {
         }
         Reason::NewTaskOwnDelay => "a new task: not the delay of the one that made it".into(),
         Reason::Lag { computed_percent, fair_percent, lag_millionths } => {
-            // Of next to nothing no sign is left.
+            // A value near zero loses its sign.
             let lag = (*lag_millionths as f64 / 1e4).round() / 100.0 + 0.0;
             format!(
                 "computed for {computed_percent} % of its time, its fair share is {fair_percent} %: lag {lag:+.2}"

@@ -1,4 +1,4 @@
-//! What is said of a policy on a terminal: while it is at work, and at the end.
+//! The texts about a policy on a terminal: during its work, and at the end.
 
 use super::notices::of_nothing;
 use super::page::Controlled;
@@ -6,7 +6,7 @@ use super::GuardLine;
 use corun_model::duration::human_ns;
 use corun_model::{Notice, Policy};
 
-/// The line of an epoch in which so much was decided.
+/// The line of an epoch with this many decisions.
 pub fn progress(
     t_ns: u64,
     policy: &str,
@@ -22,8 +22,8 @@ pub fn progress(
     )
 }
 
-/// Whether it helped, what became of everybody, and what was decided and why. `explain`: all reasons, not only the most
-/// frequent ones; `idle`: why nobody could be controlled at the start, where that was so.
+/// Whether it helped, the result for each tenant, and what was decided and why. `explain`: all reasons, not
+/// only the most frequent ones; `idle`: why nobody could be controlled at the start, if so.
 pub fn conclusion(
     controlled: &Controlled,
     policy: &dyn Policy,

@@ -1,7 +1,7 @@
-//! A decision and what came of it: as JSON, and as a line for people.
+//! A decision and its outcome: as JSON, and as a line for people.
 //!
-//! A line says `slice 10 to 30 ms for corun/cpu-0 (12217)`: the knob in words, then a tenant, or a task behind the tenant that it
-//! belongs to. Where two tenants have one name, their keys tell them apart.
+//! A line reads `slice 10 to 30 ms for corun/cpu-0 (12217)`: the knob in words, then a tenant, or a task
+//! after its tenant. If two tenants have one name, their keys distinguish them.
 
 use super::because::because;
 use crate::names::what_tells;
@@ -11,13 +11,13 @@ use corun_model::duration::human_ns;
 use corun_model::{Action, CpuId, Decision, Fate, Observation, Outcome, TaskId, TenantId};
 use serde::Serialize;
 
-/// One decision and what came of it.
+/// One decision and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decided {
-    /// Whose knob: a tenant's name; of a task's knob, the tenant that it belongs to.
+    /// The target of the knob: a tenant's name; for a task's knob, the name of its tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// That tenant's key, which no other has: names may be shared.
+    /// That tenant's key, which is unique: names may be shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Whose knob: a task's number.
@@ -32,23 +32,23 @@ pub struct Decided {
     pub value: serde_json::Value,
     /// The kind of the reason.
     pub reason: &'static str,
-    /// The observation that caused it, without the name of whom it is about.
+    /// The observation that caused it, without the name of the target.
     pub because: String,
     /// `done`, `dry_run`, `dry_run: why nothing would be in force yet`, `unsupported: why` or `refused: why`.
     pub outcome: String,
-    /// The kind of the reason why it was not carried out; absent where it was, or was not tried.
+    /// The kind of reason why it was not carried out; absent if it was, or was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<&'static str>,
-    /// What became of it, as a fact.
+    /// Its outcome, as a fact.
     #[serde(skip)]
     pub fate: Fate,
-    /// What was decided about whom, for people.
+    /// The decision and its target, for people.
     #[serde(skip)]
     what: String,
 }
 
 impl Decided {
-    /// A decision and what became of it, with names from the observation that led to it.
+    /// A decision and its outcome, with names from the observation that led to it.
     pub fn new(decision: &Decision, fate: &Fate, seen: &Observation) -> Decided {
         let action = &decision.action;
         let whom = Whom::of(action, seen);
@@ -100,12 +100,12 @@ impl Decided {
     }
 }
 
-/// Whose knob it is, as far as that is known.
+/// The target of the knob, as far as it is known.
 struct Whom {
     tenant: Option<String>,
     key: Option<String>,
     task: Option<(TaskId, Option<String>)>,
-    /// Whether another tenant has the same name, so that people need the key to tell them apart.
+    /// Whether another tenant has the same name, so that people need the key to distinguish them.
     shares_name: bool,
 }
 
@@ -145,7 +145,7 @@ impl Whom {
     }
 }
 
-/// A tenant for people: its name, and what its key tells where the name alone would not tell it from another.
+/// A tenant for people: its name, with its key if the name alone is ambiguous.
 pub(crate) fn called(tenant: &str, key: Option<&str>) -> String {
     match key {
         Some(key) => format!("{} ({})", name(tenant, 40), name(&what_tells(key), 60)),
@@ -153,7 +153,7 @@ pub(crate) fn called(tenant: &str, key: Option<&str>) -> String {
     }
 }
 
-/// What is decided about whom, for people.
+/// The decision and its target, for people.
 fn what(action: &Action, whom: &str) -> String {
     match action {
         Action::Park { .. } => format!("park {whom}"),
@@ -166,7 +166,7 @@ fn what(action: &Action, whom: &str) -> String {
     }
 }
 
-/// A time without digits that say nothing: `2 ms`, `1.5 ms`.
+/// A time without meaningless digits: `2 ms`, `1.5 ms`.
 fn short(ns: u64) -> String {
     let written = human_ns(ns);
     match written.split_once(' ') {
@@ -177,7 +177,7 @@ fn short(ns: u64) -> String {
     }
 }
 
-/// `10 to 30 ms`, with both units where they differ.
+/// `10 to 30 ms`, with both units if they differ.
 fn range(least_ns: u64, most_ns: u64) -> String {
     let (least, most) = (short(least_ns), short(most_ns));
     if least == most {
@@ -225,7 +225,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_says_a_knob_in_words_and_of_a_task_whose_it_is_and_its_name() {
+    fn a_line_names_the_knob_in_words_and_for_a_task_its_tenant_and_name() {
         let task = TaskId(12_217);
         let worker = TaskObservation {
             id: task,
@@ -268,7 +268,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_two_tenants_of_one_name_the_keys_are_told() {
+    fn two_tenants_with_one_name_are_shown_with_their_keys() {
         let mut two = seen();
         two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
         let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), &Fate::DryRun, &two);
@@ -279,7 +279,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn decisions_about_tasks_name_the_task_and_what_could_not_be_done_says_why() {
+    fn decisions_about_tasks_name_the_task_and_failed_ones_say_why() {
         let cpus = decision(Action::Cpus { task: TaskId(7), cpus: vec![CpuId(1)] });
         let why = Outcome::from(Refusal::NobodyLeft);
         let decided = Decided::new(&cpus, &Fate::Applied(why), &seen());

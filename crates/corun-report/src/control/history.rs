@@ -1,9 +1,10 @@
-//! What happened under a policy, kept for its report: who was parked when, what was decided and why, periods with and
-//! without the policy, and what was undone.
+//! The events under a policy, kept for its report: who was parked when, what was decided and why, periods
+//! with and without the policy, and what was undone.
 //!
-//! A policy with slots of 50 ms decides forty times a second, always for the same two reasons. So decisions of one
-//! reason are one entry for as long as they come without a pause; the number of a slot does not make a reason another
-//! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
+//! A policy with slots of 50 ms decides forty times a second, always for the same two reasons. So decisions
+//! with one reason are one entry as long as they come without a pause. A different slot number does not make
+//! a different reason, nor do different figures in decisions about single tasks. Every list is bounded, and
+//! whatever does not fit is counted.
 
 use super::advice::Advice;
 use super::because::{because, kept};
@@ -15,13 +16,13 @@ use corun_model::{Action, Decision, Fate, Observation, Outcome, Reason as Cause,
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stretches in which somebody was parked that are kept, over all tenants: 16 MB.
+/// The most parked stretches that are kept, over all tenants: 16 MB.
 const MOST_STOPS: usize = 1_000_000;
-/// Entries of every other list that are kept.
+/// The most entries of every other list.
 const MOST_ENTRIES: usize = 1_000;
-/// Reasons told on a terminal, the most frequent ones.
+/// The reasons shown on a terminal, the most frequent ones.
 const TOLD: usize = 8;
-/// A reason that is given again after so long is a new entry, in nanoseconds.
+/// A reason that returns after this long is a new entry, in nanoseconds.
 const PAUSE_NS: u64 = 2_000_000_000;
 
 /// Decisions for one reason.
@@ -31,9 +32,9 @@ pub struct Reason {
     pub from_ns: u64,
     /// The last of them.
     pub to_ns: u64,
-    /// What was done: `park`, `let go`, or the knob.
+    /// The action: `park`, `let go`, or the knob.
     pub what: &'static str,
-    /// With whom; empty for decisions about single tasks.
+    /// The target; empty for decisions about single tasks.
     pub whom: BTreeSet<String>,
     /// Their keys: names may be shared.
     pub whom_keys: BTreeSet<String>,
@@ -54,7 +55,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// What came of it, where it was not simply done.
+    /// The outcome, if it was not simply done.
     pub fn not_done(&self) -> Option<&str> {
         (self.fate != Fate::Applied(Outcome::Done)).then_some(&*self.outcome)
     }
@@ -81,9 +82,9 @@ pub struct Period {
     pub with: bool,
     /// Useful CPU time of every covered tenant: on a CPU and not known to spin.
     pub useful_ns: BTreeMap<TenantId, u64>,
-    /// That of those that were too many to be told apart, and did least.
+    /// That of the tenants that did least, beyond the number that is listed.
     pub others_ns: u64,
-    /// What the machine's packages took, in microjoules; `None`: some window of it does not tell.
+    /// The energy of the machine's packages, in microjoules; `None` if some window of it does not have it.
     pub package_uj: Option<u64>,
 }
 
@@ -93,7 +94,7 @@ impl Period {
         self.others_ns + self.useful_ns.values().sum::<u64>()
     }
 
-    /// Counts the half that did least together when there are too many.
+    /// Sums the half that did least if there are too many.
     fn fold(&mut self) {
         if self.useful_ns.len() <= MOST_ENTRIES {
             return;
@@ -113,7 +114,7 @@ pub struct Undone {
     pub why: &'static str,
     /// Who was parked until then.
     pub released: BTreeSet<TenantId>,
-    /// Tasks and tenants of which something else was changed.
+    /// Tasks and tenants with other undone changes.
     pub changed: usize,
     /// What stayed changed, and why.
     pub failed: Option<String>,
@@ -133,7 +134,7 @@ pub struct History {
     reasons: Vec<Reason>,
     advice: Vec<AdvisedAt>,
     periods: Vec<Period>,
-    /// Of the period that goes on: whether the policy is in force, and whether it found room.
+    /// For the current period: whether the policy is in force, and whether it found room.
     present: Option<(bool, bool)>,
     undone: Vec<Undone>,
     left_out: u64,
@@ -145,7 +146,8 @@ impl History {
         History { begin_ns, ..History::default() }
     }
 
-    /// Takes a window during which the policy was, or was not, in force; `covers` says whom it may touch.
+    /// Adds a window during which the policy was, or was not, in force; `covers` says which tenants it may
+    /// touch.
     pub fn window(&mut self, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
         let (from_ns, to_ns) = (self.since(seen.start_ns), self.since(seen.end_ns));
         self.end_ns = self.end_ns.max(to_ns);
@@ -170,7 +172,7 @@ impl History {
         period.fold();
     }
 
-    /// Takes a decision at a time of the host's clock, with what came of it.
+    /// Adds a decision at a time of the host's clock, with its outcome.
     pub fn decided(&mut self, at_ns: u64, decision: &Decision, decided: &Decided) {
         let at_ns = self.since(at_ns);
         self.end_ns = self.end_ns.max(at_ns);
@@ -186,7 +188,7 @@ impl History {
         self.note_reason(at_ns, decision, decided);
     }
 
-    /// Takes that a program was advised another width, at a time of the host's clock.
+    /// Records that a program was advised another width, at a time of the host's clock.
     pub fn advised(&mut self, at_ns: u64, advice: Advice) {
         let at_ns = self.since(at_ns);
         match self.advice.len() < MOST_ENTRIES {
@@ -195,7 +197,7 @@ impl History {
         }
     }
 
-    /// Notes that everything was undone, at a time of the host's clock.
+    /// Records that everything was undone, at a time of the host's clock.
     pub fn undone(&mut self, at_ns: u64, why: &'static str, failed: Option<String>) {
         let at_ns = self.since(at_ns);
         self.end_ns = self.end_ns.max(at_ns);
@@ -209,7 +211,8 @@ impl History {
         self.undone.push(Undone { at_ns, why, released, changed, failed });
     }
 
-    /// For a terminal: what was decided how often, why, and what came of it. `explained`: whether every decision was told.
+    /// For a terminal: how often each decision was made, why, and its outcome. `explained`: whether every
+    /// decision was shown.
     pub fn text(&self, explained: bool) -> String {
         let mut all: BTreeMap<(&str, &str, Option<&str>), u64> = BTreeMap::new();
         for r in &self.reasons {
@@ -252,12 +255,12 @@ impl History {
             _ => decided.knob,
         };
         let key = decision.because.kind();
-        // The figures of a task are told, those of the last one; which slot it was is not.
+        // The figures of a task are shown, those of the last one; the slot number is not.
         let because = decided.task.map_or_else(|| because(&key), |_| decided.because.clone());
         let is_it = |r: &Reason| {
             r.what == what && r.key == key && r.fate == decided.fate && at_ns <= r.to_ns + PAUSE_NS
         };
-        // What still goes on is near the end.
+        // A stretch that still goes on is near the end.
         let recent = self.reasons.len().saturating_sub(100);
         let known = self.reasons[recent..].iter().position(is_it).map(|at| recent + at);
         if known.is_none() && self.reasons.len() == MOST_ENTRIES {
@@ -292,7 +295,7 @@ impl History {
         }
     }
 
-    /// How long all of it took, in nanoseconds.
+    /// Its total duration, in nanoseconds.
     pub fn length_ns(&self) -> u64 {
         self.end_ns
     }
@@ -302,12 +305,13 @@ impl History {
         self.begin_ns
     }
 
-    /// The tenants that the policy may touch, as far as they were seen and told apart.
+    /// The tenants that the policy may touch, as far as they were seen and listed.
     pub fn covered(&self) -> BTreeSet<TenantId> {
         self.periods.iter().flat_map(|p| p.useful_ns.keys()).copied().collect()
     }
 
-    /// When each tenant was parked, in nanoseconds since the beginning; who still is, is until the end.
+    /// When each tenant was parked, in nanoseconds since the beginning; a tenant that is still parked is so
+    /// until the end.
     pub fn stops(&self, tenant: TenantId) -> impl Iterator<Item = (u64, u64)> + '_ {
         let open = self.parked.get(&tenant).map(|&from_ns| (from_ns, self.end_ns));
         self.stops.get(&tenant).into_iter().flatten().copied().chain(open)
@@ -323,28 +327,28 @@ impl History {
         self.stops(tenant).map(|(from, to)| to.min(to_ns).saturating_sub(from.max(from_ns))).sum()
     }
 
-    /// What was decided and why, in the order in which it began.
+    /// The decisions and their reasons, in the order of their first occurrence.
     pub fn reasons(&self) -> &[Reason] {
         &self.reasons
     }
 
-    /// What was advised, in the order of time.
+    /// The advice, in the order of time.
     pub fn advice(&self) -> &[AdvisedAt] {
         &self.advice
     }
 
-    /// Periods with and without the policy, in turn.
+    /// Alternating periods with and without the policy.
     pub fn periods(&self) -> &[Period] {
         &self.periods
     }
 
-    /// How many decisions were made, for whatever reason.
+    /// The number of decisions, for any reason.
     pub fn decisions(&self) -> u64 {
         self.reasons.iter().map(|r| r.times).sum()
     }
 
-    /// What a policy that measures by itself has found last of whether it helps: a clause that begins with a verb. `None`: it has
-    /// measured nothing.
+    /// The last finding of a policy that measures its own effect: a clause that begins with a verb. `None` if
+    /// it has measured nothing.
     pub fn own_finding(&self) -> Option<String> {
         let done = self.reasons.iter().filter(|r| r.fate == Fate::Applied(Outcome::Done));
         let found = done.filter_map(|r| Some((r.to_ns, own_finding(r)?)));
@@ -356,8 +360,9 @@ impl History {
         self.periods.iter().filter(|p| p.with).map(|p| p.to_ns - p.from_ns).sum()
     }
 
-    /// What the machine's packages took for a second of useful CPU time of the covered tenants, in joules, while the policy was in
-    /// force, or while it was not. `None`: there was no such time, or not all of it is known.
+    /// The energy of the machine's packages per second of useful CPU time of the covered tenants, in joules,
+    /// while the policy was in force, or while it was not. `None` if there was no such time, or not all of it
+    /// is known.
     pub fn joules_per_useful_s(&self, with: bool) -> Option<f64> {
         let periods = || self.periods.iter().filter(|p| p.with == with);
         let package_uj = periods().map(|p| p.package_uj).sum::<Option<u64>>()?;
@@ -381,7 +386,7 @@ impl History {
     }
 }
 
-/// What a reason says of whether the policy helps.
+/// A reason's statement about whether the policy helps.
 fn own_finding(reason: &Reason) -> Option<String> {
     let because = &reason.because;
     Some(match &reason.key {
@@ -430,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_in_turn_are_one_reason_and_every_stretch_of_parking_is_kept() {
+    fn alternating_slots_are_one_reason_and_every_parked_stretch_is_kept() {
         let mut history = History::new(1_000);
         let tenant = TenantId(2);
         for slot in 0..5 {
@@ -453,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_parks_nobody_and_a_pause_makes_a_new_entry() {
+    fn a_refused_decision_parks_nobody_and_a_pause_makes_a_new_entry() {
         let mut history = History::new(0);
         let park = || Action::Park { tenant: TenantId(1) };
         let refused = Outcome::from(Refusal::NobodyLeft);
@@ -464,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_apart_no_more_is_counted_and_who_was_told_every_decision_is_not_sent_to_it() {
+    fn reasons_beyond_the_list_are_counted_and_a_reader_who_saw_every_decision_is_not_sent_to_it() {
         let mut history = History::new(0);
         for reason in 0..=TOLD as u64 {
             let why = Cause::DedicatedWindow { of: reason.to_string() };
@@ -475,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_done_and_changed_something_counts_as_a_change() {
+    fn only_an_executed_action_with_an_effect_counts_as_a_change() {
         let mut history = History::new(0);
         let (tenant, task) = (TenantId(2), TaskId(7));
         let refused = Outcome::from(Refusal::NobodyLeft);
@@ -496,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_in_which_thousands_of_commands_end_tells_the_busiest_apart_and_has_them_all() {
+    fn a_period_in_which_thousands_of_commands_end_lists_the_busiest_and_sums_all() {
         let mut history = History::new(0);
         for n in 0..100u32 {
             let mut window = Observation { end_ns: u64::from(n) + 1, ..Observation::default() };
@@ -518,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_found_no_room_is_counted_once_and_is_not_told_as_a_part_of_another() {
+    fn a_period_without_room_is_counted_once_and_is_not_reported_as_a_part_of_another() {
         let mut history = History::new(0);
         let most = MOST_ENTRIES as u64;
         for period in 0..most + 5 {
@@ -533,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_kept_with_its_time_and_what_finds_no_room_is_counted() {
+    fn advice_is_kept_with_its_time_and_the_rest_is_counted() {
         let mut history = History::new(10);
         let advice = super::super::advice::tests::advice();
         for at_ns in 0..MOST_ENTRIES as u64 + 3 {
@@ -545,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn undoing_releases_who_is_parked_and_counts_what_else_was_changed() {
+    fn undoing_releases_parked_tenants_and_counts_other_changes() {
         let mut history = History::new(0);
         decide(&mut history, 10, Action::Park { tenant: TenantId(2) }, waits(), &Outcome::Done);
         for tid in [7, 8, 7] {
@@ -560,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_told_for_useful_time_with_and_without_the_policy_and_never_in_part() {
+    fn energy_is_reported_per_useful_time_with_and_without_the_policy_and_never_in_part() {
         let mut history = History::new(0);
         let window = |at_ns: u64, package_uj| {
             let mut seen = seen(at_ns, at_ns + 10);

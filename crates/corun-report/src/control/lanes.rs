@@ -1,7 +1,8 @@
-//! Who was parked when, as a picture: a lane per tenant, coloured while it may run and grey while it is parked.
+//! Which tenants were parked when, as a picture: a lane per tenant, colored while it may run and gray while
+//! it is parked.
 //!
-//! Over a long run slots are finer than pixels. Then a lane shows how much of each moment its tenant was parked: the
-//! grey comes down from the top of the lane by as much.
+//! In a long run slots are narrower than pixels. Then a lane shows how much of each moment its tenant was
+//! parked: gray fills that part of the lane from the top.
 
 use super::history::History;
 use crate::html::markup::{key, Drawing};
@@ -16,9 +17,9 @@ const LEFT: f64 = 150.0;
 const LANE: f64 = 26.0;
 const GAP: f64 = 7.0;
 const BELOW: f64 = 24.0;
-/// Moments that are told apart when stretches are finer than pixels.
+/// The number of moments when stretches are narrower than pixels.
 const MOMENTS: u64 = 400;
-/// So many stretches of parking are drawn one by one.
+/// The most parked stretches that are drawn one by one.
 const MOST_DRAWN: usize = 400;
 
 /// Lanes for these tenants between two times, in nanoseconds since the beginning.
@@ -65,7 +66,7 @@ pub(super) fn lanes(
     d.finish(WIDTH, y + BELOW, label) + &legend
 }
 
-/// Stretches of time with how much of each is grey, 0..=1.
+/// Stretches of time with the gray part of each, 0..=1.
 type Shares = Vec<(u64, u64, f64)>;
 
 fn lane(
@@ -101,7 +102,7 @@ fn clipped(stretches: impl Iterator<Item = (u64, u64)>, from_ns: u64, to_ns: u64
         .collect()
 }
 
-/// How much of each moment a tenant was parked; neighbours that are alike are one.
+/// How much of each moment a tenant was parked; equal neighbors are merged.
 fn by_moments(history: &History, tenant: TenantId, from_ns: u64, to_ns: u64) -> Shares {
     let edge = |i: u64| from_ns + (u128::from(to_ns - from_ns) * u128::from(i) / u128::from(MOMENTS)) as u64;
     let mut parked_ns = vec![0u64; MOMENTS as usize];
@@ -126,8 +127,8 @@ fn by_moments(history: &History, tenant: TenantId, from_ns: u64, to_ns: u64) -> 
     shares
 }
 
-/// Where to look closely: a stretch of about twenty turns in the middle of the parking and of one period, or nothing
-/// where all of it can be seen anyway.
+/// The detail: a stretch of about twenty turns in the middle of the parking and of one period, or none if all
+/// of it can be seen anyway.
 pub(super) fn closer(history: &History) -> Option<(u64, u64)> {
     let most = history.ever_parked().into_iter().max_by_key(|&t| (history.stops(t).count(), t))?;
     let stops: Vec<(u64, u64)> = history.stops(most).collect();

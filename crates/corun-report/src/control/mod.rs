@@ -1,4 +1,4 @@
-//! What `corun control` says: one JSON line per epoch in which something was decided (`corun.control/1`), a line for
+//! The output of `corun control`: one JSON line per epoch with decisions (`corun.control/1`), a line for
 //! people per decision, a table at the end, and a file of JSON, a page and a trace of all of it.
 //!
 //! | file | does |
@@ -55,7 +55,7 @@ pub struct ControlLine {
     pub decision: Vec<Decided>,
     /// Programs that share a page and were advised another width.
     pub advice: Vec<Advice>,
-    /// What the guard says; `None`: it is off.
+    /// The guard's statement; `None` if it is off.
     pub guard: Option<GuardLine>,
 }
 
@@ -71,7 +71,7 @@ pub struct GuardLine {
 }
 
 impl GuardLine {
-    /// What it has found about a policy, as a sentence without its end; `None` while it measures.
+    /// Its finding about a policy, as a sentence without its end; `None` while it measures.
     pub fn sentence(&self, policy: &str) -> Option<String> {
         let percent = self.gain? * 100.0;
         let of = "of useful time (geometric mean over tenants)";
@@ -94,27 +94,27 @@ impl ControlLine {
     }
 }
 
-/// Most tenants that are told apart. Beyond that, of those that are not there any more the half that ran least is counted
-/// together.
+/// The most tenants that are listed separately. Beyond that, the half of the ended tenants that ran least is
+/// summed.
 const MOST_TENANTS: usize = 5_000;
-/// Whom somebody else stops is named from this share of its time on, and so many at most.
+/// A tenant that somebody else stops is named from this share of its time on, and at most this many are.
 const HELD: f64 = 0.01;
 const MOST_HELD: usize = 5;
 
-/// What became of everybody, over the whole time.
+/// The result for each tenant, over the whole time.
 #[derive(Clone, Debug, Default)]
 pub struct ControlSummary {
     tenants: BTreeMap<TenantId, Got>,
-    /// Those that were too many to be told apart.
+    /// The tenants beyond the number that is listed.
     others: Got,
     window_ns: u64,
-    /// What the machine took; `None`: there was no window yet.
+    /// The machine's energy; `None` if there was no window yet.
     energy: Option<Energy>,
     /// Why not all of that is known.
     no_energy: Option<Why>,
 }
 
-/// What a tenant got over the whole time: sums over its tasks, in nanoseconds.
+/// The time of a tenant over the whole run: sums over its tasks, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Got {
     /// What people call it.
@@ -125,7 +125,7 @@ pub struct Got {
     pub on_cpu_ns: u64,
     /// On a CPU and not known to spin.
     pub useful_ns: u64,
-    /// On a CPU in windows in which spinning was told from computing.
+    /// On a CPU in windows in which spinning was distinguished from computing.
     pub judged_ns: u64,
     /// Of these, spinning.
     pub spin_ns: u64,
@@ -142,12 +142,12 @@ pub struct Got {
 }
 
 impl Got {
-    /// When it was not blocked: on a CPU, or kept from one.
+    /// Time when it was not blocked: on a CPU, or kept from one.
     pub fn wanted_ns(&self) -> u64 {
         self.on_cpu_ns + self.steal_ns + self.throttled_ns + self.parked_ns
     }
 
-    /// Whether these are several tenants that were too many to be told apart.
+    /// Whether these are several tenants beyond the number that is listed.
     pub fn is_several(&self) -> bool {
         self.key == TenantKind::Others.name()
     }
@@ -166,12 +166,12 @@ impl Got {
 }
 
 impl ControlSummary {
-    /// How long all of it took, in nanoseconds.
+    /// The total duration, in nanoseconds.
     pub fn window_ns(&self) -> u64 {
         self.window_ns
     }
 
-    /// What each tenant got that ran at all, who ran most first.
+    /// The time of each tenant that ran at all, the one that ran most first.
     pub fn busiest(&self) -> Vec<&Got> {
         let mut all: Vec<&Got> =
             self.tenants.values().chain([&self.others]).filter(|s| s.on_cpu_ns > 0).collect();
@@ -179,7 +179,7 @@ impl ControlSummary {
         all
     }
 
-    /// Takes an epoch; `counts` says which tenants are listed.
+    /// Adds an epoch; `counts` says which tenants are listed.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&corun_model::Tenant) -> bool) {
         self.window_ns += seen.window_ns();
         self.energy = Some(self.energy.map_or(seen.energy, |sum| sum.plus(&seen.energy)));
@@ -209,7 +209,7 @@ impl ControlSummary {
         }
     }
 
-    /// Counts the half that ran least of those that a window has not together.
+    /// Sums the half that ran least of those that a window does not have.
     fn fold(&mut self, seen: &Observation) {
         let here: BTreeSet<TenantId> = seen.by_tenant.iter().map(|t| t.id).collect();
         let gone = self.tenants.iter().filter(|(id, _)| !here.contains(id));
@@ -222,7 +222,7 @@ impl ControlSummary {
         (self.others.name, self.others.key) = (called.to_owned(), called.to_owned());
     }
 
-    /// What the machine took, or why that is not known, as a sentence with its end.
+    /// The machine's energy, or why it is unknown, as a sentence with its end.
     pub fn energy(&self) -> Option<String> {
         let written = self.energy.as_ref().and_then(|sum| energy::written(sum, self.window_ns, None));
         match (written.as_ref().and_then(energy::sentence), &self.no_energy) {
@@ -250,7 +250,8 @@ impl ControlSummary {
         table.text() + &self.held().map_or(String::new(), |held| held + "\n")
     }
 
-    /// Who did not run because somebody else stopped or froze it, as a sentence with its end; `None`: nobody.
+    /// The tenants that did not run because somebody else stopped or froze them, as a sentence with its end;
+    /// `None` if there are none.
     fn held(&self) -> Option<String> {
         let is_held = |got: &&Got| got.held_ns as f64 >= HELD * got.life_ns.max(1) as f64;
         let mut held: Vec<&Got> = self.tenants.values().filter(is_held).collect();
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guard_has_found_is_a_sentence_about_the_policy() {
+    fn the_guards_finding_is_a_sentence_about_the_policy() {
         let line = |state, gain| GuardLine { state, gain, pairs: None };
         let said = |state, gain| line(state, gain).sentence("gang");
         let of = "of useful time (geometric mean over tenants)";
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tenants_of_one_name_the_keys_are_told() {
+    fn two_tenants_with_one_name_are_shown_with_their_keys() {
         let mut summary = ControlSummary::default();
         let got = |key: &str| Got { name: "ffmpeg".into(), key: key.into(), on_cpu_ns: 1, ..Got::default() };
         summary.tenants = BTreeMap::from([(TenantId(3), got("k")), (TenantId(4), got("other"))]);

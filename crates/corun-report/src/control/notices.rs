@@ -1,9 +1,9 @@
-//! What is said before a policy begins, and of a run that did nothing: a sentence per notice.
+//! The notices before a policy begins, and about a run that did nothing: a sentence per notice.
 
 use corun_model::duration::human_ns;
 use corun_model::{Notice, Policy, TenantKind};
 
-/// How the times of `--for` are rounded up, so that one can be typed in.
+/// The times of `--for` are rounded up like this, so that users can type one.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The sentence, with what helps.
@@ -60,7 +60,7 @@ pub fn sentence(notice: &Notice) -> String {
     }
 }
 
-/// Why a run decided nothing in the time that the policy was in force; `idle` is what was said before it began.
+/// Why a run decided nothing while the policy was in force; `idle` is the notice before it began.
 pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>, in_force_ns: u64) -> String {
     match idle {
         _ if policy.knobs().is_empty() => "it only watches".to_owned(),
@@ -68,7 +68,7 @@ pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>, in_force_ns: u64) 
         None if in_force_ns == 0 => {
             "it was never in force, since the guard first watches for a while without it; give --for longer".to_owned()
         }
-        // Its first window opens at the epoch that is nearest to when it is due.
+        // Its first window opens at the epoch nearest to its due time.
         None => match policy.windows_every_ns().filter(|ns| in_force_ns < ns + 2 * policy.epoch_ns()) {
             Some(every_ns) => format!(
                 "its windows come every {}, and it was in force for {}; give --for longer, or a shorter -o every",
@@ -89,7 +89,7 @@ mod tests {
     use corun_model::duration::parse_ns;
     use corun_model::{Decision, Knob, Machine, Observation};
 
-    /// A policy that decides every 50 ms, and opens a window so often.
+    /// A policy that decides every 50 ms, and opens a window this often.
     struct Opens(Option<u64>);
 
     impl Policy for Opens {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_over_before_the_first_window_is_told_how_often_they_come() {
+    fn a_run_that_ends_before_the_first_window_is_told_how_often_they_come() {
         let said = |every_ns, in_force_ns| of_nothing(&Opens(every_ns), None, in_force_ns);
         let every = Some(2 * SECOND_NS);
         let too_short = "its windows come every 2.00 s, and it was in force for 1.50 s; give --for longer, or a shorter -o every";
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_enough_for_the_guard_can_be_typed_in() {
+    fn a_length_that_is_enough_for_the_guard_can_be_typed() {
         let needed_ns = 6 * SECOND_NS + 1;
         let notice =
             Notice::TooShortForGuard { policy: "gang", length_ns: 1, pairs: 3, period_ns: 1, needed_ns };

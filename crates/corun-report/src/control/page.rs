@@ -1,12 +1,12 @@
-//! What a policy did, as one self-contained page: whether it helped, who was parked when, periods with and without it,
-//! what was decided and why, who got how much, and what was undone.
+//! The effects of a policy, as one self-contained page: whether it helped, who was parked when, periods with
+//! and without it, what was decided and why, who got how much, and what was undone.
 //!
-//! What a page of a profile shows as well (who held the CPUs, how it was seen) is drawn by the same code, from a profile
-//! of the whole time.
+//! The parts that a page of a profile has, too (who held the CPUs, how it was seen), are drawn by the same
+//! code, from a profile of the whole time.
 //!
-//! **Fairness** is Jain's index over what each tenant did of what it wanted: useful CPU time by all time in which it was
-//! not blocked. Limit: of who is parked nobody knows whether it would have run, so to a tenant that often blocks the time
-//! in which it was parked counts for more than it missed.
+//! **Fairness** is Jain's index over the part of its demand that each tenant achieved: useful CPU time
+//! divided by all time in which it was not blocked. Limit: nobody knows whether a parked tenant would have
+//! run. So for a tenant that often blocks, the parked time counts for more than it missed.
 
 use super::history::{History, Period, Undone};
 use super::lanes;
@@ -22,10 +22,10 @@ use corun_model::Fate;
 use corun_model::TenantId;
 use std::fmt::Write;
 
-/// Lanes, columns and rows for so many tenants; the rest is counted.
+/// Lanes, columns and rows for at most this many tenants; the rest is counted.
 const MOST_TENANTS: usize = 12;
 const MOST_COLUMNS: usize = 6;
-/// Rows of a table before the rest folds.
+/// Rows of a table before the rest is folded.
 const ROWS: usize = 24;
 
 /// What was controlled, and how.
@@ -35,7 +35,7 @@ pub struct Controlled<'a> {
     pub policy: &'a str,
     /// `stock`, `sched_ext`, `sim`; `none` in a dry run.
     pub backend: &'a str,
-    /// What the guard found; `None`: it was off.
+    /// The guard's finding; `None` if it was off.
     pub guard: Option<GuardLine>,
     /// What happened.
     pub history: &'a History,
@@ -88,7 +88,7 @@ pub fn render(controlled: &Controlled, profile: &ProfileReport) -> String {
     page(&title, &[head(controlled, profile), sections(controlled, profile), how(profile)].concat())
 }
 
-/// The part of the page between its head and its end, for a page that has a head and an end of its own.
+/// The part of the page between its head and its end, for a page with its own head and end.
 pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
     let history = controlled.history;
     let shown = shown(history, profile);
@@ -104,7 +104,7 @@ pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
     .concat()
 }
 
-/// Covered tenants that ran or were parked, who ran most first.
+/// Covered tenants that ran or were parked, the one that ran most first.
 fn shown(history: &History, profile: &ProfileReport) -> Vec<TenantId> {
     let (parked, covered) = (history.ever_parked(), history.covered());
     let noticed = |t: &&Section| {
@@ -213,7 +213,7 @@ fn held(profile: &ProfileReport, tenants: &Tenants) -> String {
     section("Who held the CPUs", "What is not filled was idle.", &timeline::holders(profile, tenants))
 }
 
-/// The periods of the guard; nothing where the policy was always in force.
+/// The periods of the guard; empty if the policy was always in force.
 fn periods(history: &History, tenants: &Tenants, shown: &[TenantId]) -> String {
     if history.periods().len() < 2 {
         return String::new();
@@ -244,7 +244,7 @@ fn periods(history: &History, tenants: &Tenants, shown: &[TenantId]) -> String {
     section("With and without the policy", lead, &folding(&header, &sums, &rows))
 }
 
-/// What a tenant did per time over all periods with, or without.
+/// The work of a tenant per time over all periods with, or without.
 fn mean_row(history: &History, columns: &[TenantId], with: bool) -> String {
     let periods: Vec<&Period> = history.periods().iter().filter(|p| p.with == with).collect();
     let all_ns: u64 = periods.iter().map(|p| p.to_ns - p.from_ns).sum();
@@ -306,15 +306,15 @@ fn folding(header: &str, first: &str, rows: &[String]) -> String {
     out
 }
 
-/// What each tenant did of what it wanted, 0..=1, who ran most first.
+/// The part of its demand that each tenant achieved, 0..=1, the one that ran most first.
 fn progress(summary: &ControlSummary) -> Vec<(&Got, f64)> {
     let of = |got: &Got| got.useful_ns as f64 / got.wanted_ns().max(1) as f64;
-    // Who wants less than a hundredth of one CPU is slowed down by chance.
+    // A tenant that wants less than a hundredth of one CPU is slowed down by chance.
     let counts = |got: &&Got| got.wanted_ns() * 100 >= summary.window_ns();
     summary.busiest().into_iter().filter(counts).map(|got| (got, of(got))).collect()
 }
 
-/// How evenly they did; one alone shares with nobody.
+/// How evenly they did; a single tenant shares with nobody.
 fn fairness(progress: &[(&Got, f64)]) -> Option<f64> {
     let did: Vec<f64> = progress.iter().filter(|p| !p.0.is_several()).map(|p| p.1).collect();
     jain(&did).filter(|_| did.len() > 1)
@@ -322,7 +322,7 @@ fn fairness(progress: &[(&Got, f64)]) -> Option<f64> {
 
 fn shares(summary: &ControlSummary, profile: &ProfileReport, tenants: &Tenants) -> String {
     let progress = progress(summary);
-    // As it is called in the lanes above.
+    // Its name in the lanes above.
     let called = |got: &Got| {
         let found = profile.tenants.iter().find(|t| t.key == got.key);
         found.map_or_else(|| got.name.clone(), |t| tenants.name(t.tenant.id))

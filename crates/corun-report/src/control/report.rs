@@ -1,5 +1,5 @@
-//! What `corun control --json` writes at its end (`corun.control-report/1`): whom the policy touched, why, and what each
-//! tenant got, with the profile of the same time inside.
+//! The final output of `corun control --json` (`corun.control-report/1`): which tenants the policy touched,
+//! why, and what each tenant got, with the profile of the same time inside.
 
 use super::history::{AdvisedAt, Reason};
 use super::page::Controlled;
@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Name and version of the schema, the first field of the file.
 pub const SCHEMA: &str = "corun.control-report/1";
 
-/// The whole file. Times are nanoseconds; instants are since the beginning.
+/// The whole file. Times are in nanoseconds; instants count from the beginning.
 #[derive(Debug, Serialize)]
 pub struct ControlReport<'a> {
     /// [`SCHEMA`].
@@ -22,15 +22,15 @@ pub struct ControlReport<'a> {
     pub backend: &'a str,
     /// How long it took.
     pub length_ns: u64,
-    /// What the guard found; `None`: it was off.
+    /// The guard's finding; `None` if it was off.
     pub guard: Option<&'a GuardLine>,
-    /// Everybody whom the policy might touch and who ran, who ran most first.
+    /// All tenants that the policy might touch and that ran, the one that ran most first.
     pub tenants: Vec<&'a Got>,
-    /// What was decided and why, in the order in which it began.
+    /// The decisions and their reasons, in the order of their first occurrence.
     pub reasons: &'a [Reason],
-    /// Widths that programs which share a page were advised, whenever one became another.
+    /// Widths advised to programs that share a page, whenever the width changed.
     pub advice: &'a [AdvisedAt],
-    /// Times with and without the policy, in turn.
+    /// Alternating times with and without the policy.
     pub periods: Vec<PeriodLine>,
     /// When everything was undone.
     pub undone: Vec<UndoneLine>,
@@ -49,9 +49,9 @@ pub struct PeriodLine {
     pub to_ns: u64,
     /// Whether the policy was in force.
     pub with: bool,
-    /// Useful CPU time of all that the policy might touch.
+    /// Useful CPU time of all tenants that the policy might touch.
     pub useful_ns: u64,
-    /// What the machine's packages took in it, in microjoules; `None`: not known.
+    /// The energy of the machine's packages in it, in microjoules; `None` if unknown.
     pub package_uj: Option<u64>,
 }
 
@@ -62,18 +62,19 @@ pub struct UndoneLine {
     pub at_ns: u64,
     /// Why: the guard, or the end.
     pub why: &'static str,
-    /// Names of those who were parked until then.
+    /// Names of the tenants that were parked until then.
     pub released: Vec<String>,
-    /// Their keys, in the same order: names may be shared. `None`: of one that is not told apart in the profile any more.
+    /// Their keys, in the same order: names may be shared. `None` for one that is not listed in the profile
+    /// any more.
     pub released_keys: Vec<Option<String>>,
-    /// Tasks and tenants of which something else was changed.
+    /// Tasks and tenants with other undone changes.
     pub changed: usize,
     /// What stayed changed, and why.
     pub failed: Option<String>,
 }
 
 impl<'a> ControlReport<'a> {
-    /// What happened; `profile` is one of everybody over the same time.
+    /// The events; `profile` is one of everybody over the same time.
     pub fn new(controlled: &'a Controlled<'a>, profile: &'a ProfileReport) -> ControlReport<'a> {
         let history = controlled.history;
         ControlReport {

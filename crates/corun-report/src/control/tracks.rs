@@ -1,6 +1,6 @@
-//! What a policy did, as tracks of a trace for <https://ui.perfetto.dev>: whether it was in force, when each tenant was
-//! parked, and each reason for as long as it held. They stand beside the CPU tracks and counters that
-//! [`crate::perfetto`] draws of the same time, on the same clock.
+//! The effects of a policy, as tracks of a trace for <https://ui.perfetto.dev>: whether it was in force, when
+//! each tenant was parked, and each reason for as long as it held. They are next to the CPU tracks and
+//! counters that [`crate::perfetto`] draws of the same time, on the same clock.
 
 use super::history::History;
 use crate::html::tenants::Tenants;
@@ -11,7 +11,7 @@ use crate::perfetto::proto::{
 use crate::profile::schema::ProfileReport;
 use corun_model::TenantId;
 
-/// The track that holds the others; counters have the numbers from 1 on.
+/// The track that contains the others; counters have the numbers from 1 on.
 const GROUP: u64 = 1 << 32;
 
 /// Packets to append to a trace of the same time; `policy` names the tracks, `profile` the tenants.
@@ -31,7 +31,7 @@ pub fn encode(policy: &str, history: &History, profile: &ProfileReport) -> Vec<u
         }
     }
     for r in history.reasons() {
-        // Reasons overlap, and slices of one track must not.
+        // Reasons overlap, but slices of one track must not.
         let track = tracks.add(format!("why: {}", r.what), Some(GROUP));
         let whom = r.who.iter().map(|&id| called(id)).collect::<Vec<_>>().join(", ");
         let told = [
@@ -39,7 +39,7 @@ pub fn encode(policy: &str, history: &History, profile: &ProfileReport) -> Vec<u
             ("times", r.times.to_string()),
             ("outcome", r.outcome.clone()),
         ];
-        // A single decision has no length, and would not be seen.
+        // A single decision has no length, and would be invisible.
         tracks.slice(track, (r.from_ns, r.to_ns.max(r.from_ns + 1)), &r.because, &told);
     }
     tracks.out

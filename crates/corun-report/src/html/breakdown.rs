@@ -8,9 +8,9 @@ use crate::words::{count, percent, thousands};
 use corun_model::duration::human_ns;
 use corun_model::TakenBy;
 
-/// So many tasks are shown at once; the rest unfolds.
+/// The number of tasks shown at once; the rest unfolds.
 const TASKS: usize = 16;
-/// So many unfold; a page is no place for ten thousand rows.
+/// The number that unfolds: ten thousand rows are too many for a page.
 const TASKS_UNFOLDED: usize = 500;
 
 /// The subject's own bar with its legend.
@@ -72,7 +72,7 @@ fn bar(l: &Ledger, whole_ns: u64, big: bool) -> String {
     format!("<div class=\"bar{}\">{pieces}</div>\n", if big { " big" } else { "" })
 }
 
-/// One bar per task, as long as the task lived. Where they are of several tenants, whose each is.
+/// One bar per task, as long as the task lived. If they belong to several tenants, the tenant of each.
 pub fn tasks(report: &ProfileReport, tenants: &Tenants) -> String {
     if report.tasks.len() < 2 {
         return String::new();

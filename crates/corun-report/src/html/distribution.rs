@@ -1,4 +1,4 @@
-//! Histograms on a logarithmic axis of time; the overflow bucket is hatched and says "and longer".
+//! Histograms on a logarithmic time axis; the overflow bucket is hatched and labeled "and longer".
 
 use super::markup::Drawing;
 use crate::profile::schema::{Bound, Histogram};
@@ -8,10 +8,10 @@ use corun_model::duration::human_ns;
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 150.0;
 const BELOW: f64 = 24.0;
-/// Every so many buckets an edge is written out.
+/// The number of buckets between two labeled edges.
 const LABELLED: usize = 4;
 
-/// The picture of one histogram; `class` colours it.
+/// The picture of one histogram; `class` sets its color.
 pub fn histogram(h: &Histogram, edges_ns: &[u64], class: &str, label: &str) -> String {
     let Some((first, last)) = span(h) else {
         return "<p class=\"lead\">None in this window.</p>\n".to_owned();
@@ -50,7 +50,7 @@ pub fn histogram(h: &Histogram, edges_ns: &[u64], class: &str, label: &str) -> S
     format!("{}<p class=\"lead\">{}</p>\n", d.finish(WIDTH, HEIGHT + BELOW, label), quantiles(h))
 }
 
-/// First and last bucket to draw: all that is filled, and at least eight so that a bar stays a bar.
+/// First and last bucket to draw: all that have content, and at least eight so that a bar stays a bar.
 fn span(h: &Histogram) -> Option<(usize, usize)> {
     let first = h.counts.iter().position(|n| *n > 0)?;
     let last = h.counts.iter().rposition(|n| *n > 0)?;

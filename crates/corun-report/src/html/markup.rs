@@ -4,7 +4,7 @@ use crate::category::Category;
 use crate::words::steers;
 use std::fmt::Write;
 
-/// A self-contained page that runs no scripts; its own content policy forbids every load.
+/// A self-contained page without scripts; its own content policy forbids every load.
 pub fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -22,7 +22,7 @@ pub fn section(title: &str, lead: &str, content: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{lead}{content}</section>\n")
 }
 
-/// Text for element content and quoted attributes: a process may be called `<script>`.
+/// Text for element content and quoted attributes: a process may have the name `<script>`.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -39,7 +39,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The same, with numbers that stay with their percent sign.
+/// The same, with numbers that keep their percent sign.
 pub fn sentence(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
 }
@@ -108,7 +108,7 @@ impl Drawing {
         let _ = write!(self.0, "<polygon class=\"{class}\" points=\"{}\"/>", points.join(" "));
     }
 
-    /// The finished picture, `width` by `height`, described for those who cannot see it.
+    /// The finished picture, `width` by `height`, with a description for people who cannot see it.
     pub fn finish(self, width: f64, height: f64, label: &str) -> String {
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_a_process_is_called_becomes_markup() {
+    fn no_name_of_a_process_becomes_markup() {
         assert_eq!(escape("<script>'\"&\x1b"), "&lt;script&gt;&#39;&quot;&amp;\u{fffd}");
         assert_eq!(script_json(r#"{"n":"</script>"}"#), r#"{"n":"\u003c/script>"}"#);
     }

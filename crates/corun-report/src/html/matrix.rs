@@ -8,10 +8,10 @@ use corun_model::duration::human_ns;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Rows and columns at most; the rest is summed up, never left out.
+/// Rows and columns at most; the rest is summed, never left out.
 const LINES: usize = 8;
 
-/// A column: a tenant, the sum of the small ones, or what nobody could resolve.
+/// A column: a tenant, the sum of the small ones, or time without a known culprit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
     Tenant(u32),
@@ -111,7 +111,7 @@ impl<'a> Matrix<'a> {
         if ns == 0 {
             return "<td class=\"none\">\u{b7}</td>".to_owned();
         }
-        // The eye judges areas of colour by steps: the square root keeps small thefts visible.
+        // The eye judges colored areas in steps: the square root keeps small thefts visible.
         let depth = (ns as f64 / largest_ns as f64).sqrt();
         let own = column == Column::Tenant(victim.tenant.id);
         let title = format!(

@@ -1,4 +1,4 @@
-//! The box that says how all of this was measured, what was lost and what cannot be seen.
+//! The box about the measurement: its method, its losses and what it cannot see.
 
 use super::markup::escape;
 use crate::energy;

@@ -1,8 +1,8 @@
 //! The HTML report: one self-contained file that needs no network and works from `file://`.
 //!
-//! Bars and the heat map are plain HTML, so they reflow and print; curves are SVG. One palette, safe for the
-//! colour-blind (after Okabe and Ito), tells the places of time apart everywhere, light and dark. The page's own
-//! content policy forbids every load; its script only saves or copies the embedded JSON.
+//! Bars and the heat map are plain HTML, so they reflow and print; curves are SVG. One palette, safe for
+//! color-blind readers (after Okabe and Ito), distinguishes the categories of time everywhere, light and
+//! dark. The page's own content policy forbids every load; its script only saves or copies the embedded JSON.
 
 mod breakdown;
 mod distribution;
@@ -31,7 +31,8 @@ pub fn render(report: &ProfileReport) -> String {
     page(report, "", "")
 }
 
-/// The page of a run on a modelled machine, with `more` sections of its caller's before how all was measured.
+/// The page of a run on a modelled machine, with its caller's `more` sections before the one about the
+/// measurement.
 pub fn render_modelled(report: &SimReport, more: &str) -> String {
     page(&report.profile, &modelled::section_of(report), more)
 }
@@ -65,7 +66,7 @@ fn page(report: &ProfileReport, first: &str, more: &str) -> String {
     )
 }
 
-/// Most tasks of either list that the page carries along; a page of tens of megabytes opens nowhere.
+/// The most tasks of either list in the page; a page of tens of megabytes does not open anywhere.
 const EMBEDDED: usize = 1000;
 
 fn head(report: &ProfileReport) -> String {

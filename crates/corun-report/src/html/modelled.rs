@@ -1,7 +1,8 @@
-//! How everybody fared on a modelled machine against running alone: the table of the terminal as the top of the page, with a
-//! bar per tenant, and the figures of the whole.
+//! The result of each tenant on a modelled machine compared with running alone: the terminal's table as the
+//! top of the page, with a bar per tenant, and the overall figures.
 //!
-//! Bars share one scale that begins at 0; the line at 1 is running alone. A whisker is the 95 % interval of the mean over the seeds.
+//! Bars share one scale that starts at 0; the line at 1 is running alone. A whisker is the 95 % interval of
+//! the mean over the seeds.
 
 use super::markup::{escape, section, sentence, Drawing};
 use super::scale::ticks;
@@ -12,7 +13,7 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 22.0;
-/// Rows before the rest folds, and how many fold; the JSON has all.
+/// Rows before the rest is folded, and the number of folded ones; the JSON has all.
 const ROWS: usize = 24;
 const FOLDED: usize = 500;
 
@@ -77,7 +78,7 @@ impl Scale {
     }
 
     fn x(&self, slowdown: f64) -> f64 {
-        // A few pixels at the end, so that a whisker's cap and the last number are seen.
+        // A few pixels at the end, so that a whisker's cap and the last number are visible.
         (WIDTH - 12.0) * (slowdown / self.highest).clamp(0.0, 1.0)
     }
 }

@@ -1,6 +1,6 @@
 //! Round numbers for axes.
 
-/// Round numbers from 0 to `highest`, four to eight of them; 0 alone where there is nothing above it.
+/// Round numbers from 0 to `highest`, four to eight of them; only 0 if there is nothing above it.
 pub fn ticks(highest: f64) -> Vec<f64> {
     if highest <= 0.0 {
         return vec![0.0];

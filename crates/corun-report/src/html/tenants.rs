@@ -1,5 +1,5 @@
-//! One colour per tenant, the same in every picture: the subject's is the colour of compute, the busiest and
-//! greediest others follow, everybody else is grey.
+//! One color per tenant, the same in every picture. The subject's is the color of compute; the busiest and
+//! greediest others follow; all others are gray.
 
 use crate::names::Names;
 use crate::profile::schema::{OtherTask, ProfileReport};
@@ -21,7 +21,8 @@ pub struct Tenants<'a> {
 }
 
 impl<'a> Tenants<'a> {
-    /// Gives colours to those that matter to the subject: by what they took from it, then by what they ran.
+    /// Gives colors to the tenants that matter to the subject: by what they took from it, then by how much
+    /// they ran.
     pub fn of(report: &'a ProfileReport) -> Tenants<'a> {
         Tenants::with_first(report, &[])
     }
@@ -60,7 +61,7 @@ impl<'a> Tenants<'a> {
         &self.names
     }
 
-    /// What a tenant is called, at any length.
+    /// The full name of a tenant.
     pub fn name(&self, id: u32) -> String {
         self.names.whole(id)
     }
@@ -70,7 +71,7 @@ impl<'a> Tenants<'a> {
         self.names.within(id, width)
     }
 
-    /// The tenants with a colour of their own, the subject first.
+    /// The tenants with a color of their own, the subject first.
     pub fn coloured(&self) -> Vec<u32> {
         let mut ids: Vec<u32> = self.classes.keys().copied().collect();
         ids.sort_by_key(|id| self.classes[id]);

@@ -1,4 +1,4 @@
-//! The window over time: what the subject did, and who held the CPUs.
+//! The window over time: the activity of the subject, and the occupants of the CPUs.
 
 use super::markup::{class, escape, key, Drawing};
 use super::scale::ticks;
@@ -12,13 +12,13 @@ const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 44.0;
 const BELOW: f64 = 24.0;
 
-/// One layer of a stack: its colour, and its height in every slot.
+/// One layer of a stack: its color, and its height in every slot.
 struct Layer {
     class: &'static str,
     heights: Vec<f64>,
 }
 
-/// What the subject's tasks did in each part of the window; blocked time is left to the tooltips.
+/// The activity of the subject's tasks in each part of the window; blocked time is only in the tooltips.
 pub fn subject(report: &ProfileReport) -> String {
     let wanting = Category::ALL.into_iter().filter(|c| *c != Category::Block);
     let layers: Vec<Layer> = wanting
@@ -97,7 +97,7 @@ fn when(s: &Slot) -> String {
     format!("{} to {}", human_ns(s.start_ns), human_ns(s.end_ns))
 }
 
-/// Time per time: how many tasks or CPUs that is on average.
+/// Time divided by time: how many tasks or CPUs that is on average.
 fn per_time(ns: u64, s: &Slot) -> f64 {
     ns as f64 / (s.end_ns - s.start_ns).max(1) as f64
 }

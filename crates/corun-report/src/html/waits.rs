@@ -5,7 +5,7 @@ use super::tenants::Tenants;
 use crate::profile::schema::ProfileReport;
 use crate::single_wait::{parts, title};
 
-/// A section; nothing where nobody asked for them.
+/// A section; empty if nobody asked for them.
 pub fn section_of(report: &ProfileReport, tenants: &Tenants) -> String {
     let Some(waits) = &report.worst_waits else { return String::new() };
     let items: String = waits

@@ -4,7 +4,8 @@
 //! thread states as for any Linux trace. The subject's ledger becomes counter tracks, one value per part of the
 //! timeline.
 //!
-//! Limits: a wake-up by an interrupt comes from pid 0, and every priority is the kernel's normal one. What ran before the first switch of a CPU is not drawn.
+//! Limits: a wake-up by an interrupt comes from pid 0, and every priority is the kernel's normal one. Tasks
+//! that ran before the first switch of a CPU are not drawn.
 
 pub mod proto;
 
@@ -27,7 +28,7 @@ const NORMAL_PRIORITY: i32 = 120;
 /// The track that holds the counters.
 const GROUP_TRACK: u64 = 1;
 
-/// Writes a trace; `timeline` gives the counters (and the tenants their names) and may be empty.
+/// Writes a trace; `timeline` has the counters (and the tenants' names) and may be empty.
 pub fn encode(trace: &Trace, timeline: &[Observation], subject: impl Into<Subject>) -> Vec<u8> {
     let mut out = Vec::new();
     let first = TracePacket {
@@ -54,7 +55,7 @@ fn process_tree(trace: &Trace, timeline: &[Observation]) -> proto::ProcessTree {
         timeline.iter().flat_map(|o| &o.tenants).map(|t| (t.id, t.name.as_str())).collect();
     let mut processes: BTreeMap<u32, String> = BTreeMap::new();
     for (id, task) in &trace.tasks {
-        // A process is called as its main thread is; where that was not seen, as its first thread.
+        // A process has the name of its main thread; if that was not seen, of its first thread.
         let main = id.0 == task.process;
         if main || !processes.contains_key(&task.process) {
             processes.insert(task.process, process_name(task, &tenants));
@@ -101,7 +102,7 @@ fn kernel_events(trace: &Trace, out: &mut Vec<u8>) {
     }
 }
 
-/// A switch or wake-up as the kernel tells of it; viewers know nothing of single waits.
+/// A switch or wake-up in the kernel's format; viewers do not support single waits.
 fn kernel_event(event: &TraceEvent, trace: &Trace) -> Option<FtraceEvent> {
     let comm = |id: Option<TaskId>| match id {
         None => "swapper".to_owned(),
@@ -191,7 +192,7 @@ fn ledger(seen: &Observation, subject: Subject) -> Ledger {
     seen.by_tenant.iter().filter(|t| of(t.id)).map(|t| t.account.ledger).sum()
 }
 
-/// A category's percent of a ledger; `None` when it was not measured.
+/// A category's percent of a ledger; `None` if it was not measured.
 fn share(c: Category, l: &Ledger) -> Option<f64> {
     let ns = c.of(&wire(l))?;
     Some(if l.total_ns() == 0 { 0.0 } else { ns as f64 * 100.0 / l.total_ns() as f64 })

@@ -1,5 +1,5 @@
 //! The few messages of Perfetto's trace format that corun writes, with the field numbers of the public
-//! `perfetto/trace/*.proto`. Field names are those of the format, so that its documentation applies.
+//! `perfetto/trace/*.proto`. Fields have the names of the format, so that its documentation applies.
 #![allow(missing_docs, reason = "the fields are documented by the format")]
 
 use prost::Message;
@@ -130,7 +130,7 @@ pub struct TrackDescriptor {
     pub counter: Option<CounterDescriptor>,
 }
 
-/// Says that a track is a counter.
+/// Marks a track as a counter.
 #[derive(Clone, PartialEq, Message)]
 pub struct CounterDescriptor {
     #[prost(string, optional, tag = "6")]
@@ -152,7 +152,7 @@ pub struct TrackEvent {
     pub double_counter_value: Option<f64>,
 }
 
-/// A named text that is shown with an event.
+/// A named text that is displayed with an event.
 #[derive(Clone, PartialEq, Message)]
 pub struct DebugAnnotation {
     #[prost(string, optional, tag = "6")]

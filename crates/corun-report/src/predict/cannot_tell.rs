@@ -1,4 +1,4 @@
-//! Why nothing can be told of a run, in a clause.
+//! Why nothing can be said about a run, in a clause.
 
 use super::kept;
 use corun_model::duration::human_ns;
@@ -23,7 +23,7 @@ pub fn cannot_tell(why: CannotTell) -> String {
     }
 }
 
-/// The clause once it has run for so long, and no more will be seen.
+/// The clause once it has run for this long, and no more will be seen.
 pub fn cannot_tell_at_end(why: CannotTell, ran_ns: u64) -> String {
     let lacked = match why {
         CannotTell::TooShort { least_ns } => format!("at least {} is needed", human_ns(least_ns)),

@@ -1,11 +1,12 @@
-//! What kept a program from running, in a clause: its own budgets, and whoever stopped or froze it. None of that is a co-runner's
-//! doing, so no slowdown has it. Of a program that did not run at all, also that others had its CPUs.
+//! What kept a program from running, in a clause: its own budgets, and anybody who stopped or froze it. No
+//! co-runner caused that, so it is not part of any slowdown. For a program that did not run at all, the
+//! clause also says that others had its CPUs.
 
 use super::PredictReport;
 use crate::words::share;
 use corun_predict::estimate::Waited;
 
-/// What keeps a program for less of its time is not worth a word.
+/// A smaller part of its time is not mentioned.
 const NOTABLE: f64 = 0.05;
 
 const THROTTLED: &str = "throttled by the CPU budget that it is under";
@@ -15,7 +16,7 @@ const FROZEN: &str = "frozen with its cgroup or the whole system";
 const HELD: &str = "stopped or frozen by somebody";
 const STARVED: &str = "kept from its CPUs by others";
 
-/// What stopped a program that ran, beyond what its slowdown has.
+/// What stopped a program that ran, apart from its slowdown.
 pub(super) fn left_out(report: &PredictReport) -> Option<String> {
     let (held, frozen) = (report.held.unwrap_or(0.0), report.frozen.unwrap_or(0.0));
     let throttled = (report.throttled.unwrap_or(0.0), THROTTLED);
@@ -30,7 +31,7 @@ pub(super) fn all_of(waited: &Waited) -> Option<String> {
     clause(&others, of(waited.stopped_ns), of(waited.frozen_ns))
 }
 
-/// For how much of its time each kept it, where that is notable.
+/// For how much of its time each kept it, if that is notable.
 fn clause(others: &[(f64, &str)], stopped: f64, frozen: f64) -> Option<String> {
     let apart = [(stopped, STOPPED), (frozen, FROZEN)];
     let together = [(stopped + frozen, HELD)];

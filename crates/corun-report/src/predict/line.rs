@@ -9,21 +9,21 @@ use corun_predict::estimate::Method;
 use corun_predict::spinning::Spinning;
 use std::fmt::Write;
 
-/// Below this, a part of the slowdown is not worth a word, nor is whoever caused it.
+/// A smaller part of the slowdown is not mentioned, nor is its culprit.
 const SMALL: f64 = 0.005;
-/// As near to 1, a slowdown is none, if its interval holds 1.
+/// A slowdown this close to 1 counts as none, if its interval contains 1.
 const ALIKE: f64 = 0.02;
-/// Where the interval of one that seems none reaches further above 1, that is said in words.
+/// If the interval of an apparent zero slowdown reaches further above 1, the text says so.
 const WIDE: f64 = 0.1;
-/// Where more of the time on a CPU was judged, that is as good as all of it.
+/// If more than this part of the time on a CPU was judged, that counts as all of it.
 const MOST_JUDGED: f64 = 0.98;
-/// An interval that many per cent wide tells nothing.
+/// An interval this many per cent wide says nothing.
 const UNTOLD: f64 = 90.0;
-/// A culprit with less is not worth a line.
+/// A culprit with less gets no line.
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
 const MAIN: f64 = 0.5;
-/// Longest name in the line, and where there is little room.
+/// The longest name in the line, and the longest if there is little room.
 const NAME: usize = 32;
 const SHORT_NAME: usize = 12;
 
@@ -32,8 +32,8 @@ pub fn line(report: &PredictReport) -> String {
     Pieces::of(report, NAME).map_or_else(|why| why, |pieces| pieces.joined())
 }
 
-/// The same in so many columns, for a line that is written anew all the time: the least parts go first, then what it was
-/// before or after; how slow it is and who it was stay.
+/// The same in a number of columns, for a line that is rewritten all the time. The smallest parts are dropped
+/// first, then the earlier or later values; the slowdown and the culprit stay.
 pub fn live(report: &PredictReport, columns: usize) -> String {
     let fitting = |text: String| if text.chars().count() <= columns { Ok(text) } else { Err(text) };
     let mut pieces = match Pieces::of(report, NAME) {
@@ -52,7 +52,7 @@ pub fn live(report: &PredictReport, columns: usize) -> String {
     }
 }
 
-/// So many columns of a text, with a sign that there was more.
+/// The first columns of a text, with a sign that there was more.
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
@@ -68,7 +68,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Those of a report, with names of at most so many characters; or why there are none.
+    /// Those of a report, with at most this many characters of each name; or why there are none.
     fn of(report: &PredictReport, longest: usize) -> Result<Pieces, String> {
         let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
             let yet = if report.covers == Covers::Present { " yet" } else { "" };
@@ -79,7 +79,7 @@ impl Pieces {
             return Err("cannot tell: what it would take alone came to no number".to_owned());
         }
         let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
-        // What it waits for may be late by nobody knows how much.
+        // The delay of what it waits for is unknown.
         let is_open = report.may_have_spun == Some(true) || outside.is_some();
         let how = if is_open && low > 1.0 {
             format!("at least {slowdown:.2}× slower than alone")
@@ -139,7 +139,7 @@ impl Pieces {
         out
     }
 
-    /// Drops what matters least, if there is anything left to drop.
+    /// Drops the least important part, if anything is left to drop.
     fn drop_a_remark(&mut self) -> Option<String> {
         self.outside.take().or_else(|| self.tail.take()).or_else(|| self.held.take())
     }
@@ -149,7 +149,7 @@ impl Pieces {
     }
 }
 
-/// Who took the time, where nobody can tell.
+/// Who took the time, if nobody can tell.
 fn unnamed(report: &PredictReport, mostly: &str) -> String {
     let root_can = What::Ebpf { for_want_of_privilege: true };
     match report.source.as_str() {
@@ -161,7 +161,8 @@ fn unnamed(report: &PredictReport, mostly: &str) -> String {
     }
 }
 
-/// The last estimate for a terminal: the line, who took the time, what simpler predictors say, what is not known.
+/// The last estimate for a terminal: the line, who took the time, the results of simpler predictors, and the
+/// unknowns.
 pub fn summary(report: &PredictReport) -> String {
     let mut out = format!(
         "corun predict: {}, {} on {}\n\n",
@@ -227,7 +228,7 @@ pub fn summary(report: &PredictReport) -> String {
     if let Some(cost) = report.counting_cost {
         row("counting cost", format!("{:.1} % of its time on a CPU", cost * 100.0));
     }
-    // Of windows that nobody asked for, the row of the method tells.
+    // For windows that the user did not request, the row of the method contains it.
     let is_said = |u: &&Unavailable| u.what != What::DedicatedWindows || report.dedicated_windows.is_some();
     let missing: Vec<Unavailable> = report.unavailable.iter().filter(is_said).cloned().collect();
     for l in unseen(&missing, report.counters) {
@@ -236,8 +237,9 @@ pub fn summary(report: &PredictReport) -> String {
     out
 }
 
-/// Whether dedicated windows would help: nobody asked for them, co-runners can be seen (and so, as root, parked), and there
-/// is something to be told better. Their interval is narrower only once there are some six of them.
+/// Whether dedicated windows would help: the user did not request them, co-runners are visible (and so, as
+/// root, can be parked), and something would become clearer. Their interval is narrower only after about six
+/// of them.
 fn is_advised(report: &PredictReport) -> bool {
     let is_disturbed = report.parts.is_some_and(|p| p.steal + p.sync >= ALIKE);
     report.parked_ns.is_none() && report.source == "ebpf" && is_disturbed
@@ -249,7 +251,7 @@ pub(super) fn spun(s: &Spinning) -> String {
     if high - low > UNTOLD {
         return format!("too little to tell: {low:.0} to {high:.0} % of its CPU time");
     }
-    // Below 10 % a whole per cent is too coarse.
+    // Below 10 %, a whole per cent is too coarse.
     let digits = usize::from(high < 10.0);
     let mut said = format!("{:.digits$} % of its CPU time ({low:.digits$}-{high:.digits$})", 100.0 * s.share);
     if s.judged < MOST_JUDGED {
@@ -266,7 +268,7 @@ mod tests {
     use corun_predict::estimate::{CannotTell, Estimate, Parts, Waited};
 
     #[test]
-    fn the_line_says_how_much_why_and_from_whom() {
+    fn the_line_gives_the_amount_the_reason_and_the_culprit() {
         assert_eq!(
             line(&report(Ok(estimate()))),
             "1.93× slower than alone (1.86-2.01): steal 0.61, waiting for siblings 0.27, memory 0.05; \
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_has_changed_is_slowed_now_and_was_so_far() {
+    fn a_program_that_has_changed_has_a_present_and_an_overall_slowdown() {
         let mut report = report(Ok(Estimate { phases: 2, ..estimate() }));
         (report.now, report.so_far) = (Some(1.93), Some(1.4));
         assert!(line(&report).ends_with("`ffmpeg`; 1.40× so far"), "{}", line(&report));
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn dedicated_windows_are_recommended_to_whoever_has_not_asked_for_them_and_may_park_somebody() {
+    fn dedicated_windows_are_recommended_to_users_who_did_not_request_them_and_may_park() {
         let mut e = estimate();
         e.method = Method::Ledger;
         let report = report(Ok(e));
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_slowed_by_next_to_nothing_is_as_fast_as_alone_and_nobody_is_to_blame() {
+    fn a_program_with_almost_no_slowdown_is_as_fast_as_alone_and_nobody_is_to_blame() {
         let line = |slowdown, interval| line(&report(Ok(stolen(slowdown, interval))));
         assert_eq!(line(1.0, [1.0, 1.002]), "as fast as alone (1.00-1.00)");
         assert_eq!(line(1.003, [0.98, 1.03]), "as fast as alone (0.98-1.03)");
@@ -338,13 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
+    fn a_program_that_takes_less_time_than_alone_is_not_reported_as_slower() {
         let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
         assert_eq!(found, "0.90× the time alone (0.85-0.96)");
     }
 
     #[test]
-    fn where_nobody_can_be_named_it_is_said_who_could_tell() {
+    fn if_nobody_can_be_named_the_line_says_what_would_help() {
         let mut e = estimate();
         (e.culprits[0].tenant, e.unavailable[0].what) = (None, What::Ebpf { for_want_of_privilege: false });
         let mut report = report(Ok(e));
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_answer_is_said_and_the_rest_is_counted() {
+    fn unknowns_that_change_the_answer_are_listed_and_the_rest_is_counted() {
         let mut report = report(Ok(estimate()));
         let missing = |what: What| Unavailable::new(what, "why".to_owned().into());
         let all =
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_it_spins_is_said_with_its_interval_and_of_how_much() {
+    fn the_spinning_share_has_its_interval_and_its_base() {
         let mut report = report(Ok(estimate()));
         assert!(!summary(&report).contains("spinning"));
         report.spinning = Some(spinning());
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dedicated_windows_cost_is_said() {
+    fn the_cost_of_dedicated_windows_is_reported() {
         let mut report = report(Ok(estimate()));
         assert!(!summary(&report).contains("parked"));
         report.elapsed_ns = 5_000_000_000;
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn when_nothing_can_be_told_the_line_says_why_and_to_wait_only_while_it_runs() {
+    fn if_nothing_can_be_said_the_line_says_why_and_to_wait_only_while_it_runs() {
         let mut report = report(Err(CannotTell::OnlyWaited(Waited::default())));
         assert_eq!(line(&report), "cannot tell yet: the program has not run yet; it only waited");
         report.covers = Covers::Run;
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenants_name_cannot_steer_the_terminal() {
+    fn a_tenants_name_cannot_control_the_terminal() {
         let mut e = estimate();
         e.culprits[0].tenant = Some("a\x1b[2J".into());
         e.unavailable[0].what = What::WindowsWithout("a\x1b[2J".into());

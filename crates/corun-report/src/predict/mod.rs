@@ -1,4 +1,4 @@
-//! What `corun predict` says: the wire schema `corun.predict/1`, one line for a terminal, and a page.
+//! The output of `corun predict`: the wire schema `corun.predict/1`, one line for a terminal, and a page.
 //!
 //! Names are a contract, as in [`crate::profile::schema`]: fields may be added, `None` is written as `null` and means
 //! *unknown*, and [`PredictReport::unavailable`] or [`PredictReport::cannot_tell`] says why.
@@ -37,9 +37,9 @@ pub struct PredictMeta {
     pub date: Option<String>,
     /// How the ledger was seen: `ebpf`, `schedstat` or `sim`.
     pub source: String,
-    /// How spinning was told from computing: `samples`, `counters`; `None`: not told.
+    /// How spinning was distinguished from computing: `samples`, `counters`; `None` if it was not.
     pub spin: Option<String>,
-    /// Whether hardware events were to be counted.
+    /// Whether hardware events were requested.
     pub counters: bool,
 }
 
@@ -60,31 +60,33 @@ pub struct PredictReport {
     pub source: String,
     /// How spinning was told from computing.
     pub spin: Option<String>,
-    /// What telling it cost, as a share of one CPU.
+    /// The cost of detecting it, as a share of one CPU.
     pub spin_cost: Option<f64>,
-    /// How long the program spun, in all and by task; `None`: nobody told.
+    /// How long the program spun, in total and by task; `None` if it was not measured.
     pub spinning: Option<Spinning>,
-    /// Whether hardware events were to be counted.
+    /// Whether hardware events were requested.
     pub counters: bool,
-    /// What counting hardware events cost, as a share of the program's time on a CPU; `None`: not counted, or not known.
+    /// The cost of counting hardware events, as a share of the program's time on a CPU; `None` if not
+    /// counted, or not known.
     pub counting_cost: Option<f64>,
     /// Time since the beginning, in nanoseconds.
     pub elapsed_ns: u64,
     /// What the slowdown is of.
     pub covers: Covers,
-    /// Time beside the co-runners by time alone; 1 is undisturbed.
+    /// Time next to the co-runners divided by time alone; 1 is undisturbed.
     pub slowdown: Option<f64>,
     /// Low and high end of the interval.
     pub interval: Option<[f64; 2]>,
-    /// How often the interval should hold what the whole run shows, 0..1.
+    /// How often the interval should contain the result of the whole run, 0..1.
     pub confidence: Option<f64>,
-    /// Whether its tasks may have spun unseen while they waited for each other: then it may have been slower by any amount.
+    /// Whether its tasks may have spun unseen while they waited for each other: then the slowdown may be
+    /// larger by any amount.
     pub may_have_spun: Option<bool>,
-    /// Where the slowdown comes from; they sum to `slowdown - 1`, and are all 0 where that is less than 0.
+    /// The parts of the slowdown; they sum to `slowdown - 1`, and are all 0 if that is negative.
     pub parts: Option<Parts>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
-    /// What simpler predictors say of the same windows.
+    /// The results of simpler predictors for the same windows.
     pub baselines: Baselines,
     /// The windows it rests on.
     pub windows: Vec<WindowSummary>,
@@ -92,30 +94,32 @@ pub struct PredictReport {
     pub unavailable: Vec<Unavailable>,
     /// `dedicated`, `replay` or `ledger`.
     pub method: Option<Method>,
-    /// Slowdown of the slowest task, where tasks fare differently.
+    /// Slowdown of the slowest task, if tasks differ.
     pub slowest_task: Option<f64>,
     /// Phases of the program so far: 1 until its behaviour changed for the first time.
     pub phases: Option<usize>,
-    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: so they would alone, too.
+    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: they would do so
+    /// alone, too.
     pub throttled: Option<f64>,
-    /// The same of who stopped or froze them.
+    /// The same for being stopped or frozen by somebody.
     pub held: Option<f64>,
     /// The part of `held` in which they were frozen.
     pub frozen: Option<f64>,
-    /// The slowdown of its present phase: what it will suffer if it goes on like this.
+    /// The slowdown of its present phase: the final result if it goes on like this.
     pub now: Option<f64>,
     /// The slowdown of the run so far, through all phases.
     pub so_far: Option<f64>,
-    /// How long co-runners have been parked for dedicated windows, in nanoseconds; `None`: they are not to be parked.
+    /// How long co-runners have been parked for dedicated windows, in nanoseconds; `None` if parking is not
+    /// allowed.
     pub parked_ns: Option<u64>,
-    /// What dedicated windows came to; `None`: they were not asked for.
+    /// The result of dedicated windows; `None` if they were not requested.
     pub dedicated_windows: Option<DedicatedWindows>,
-    /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
+    /// Next to an estimate from dedicated windows: the slowdown from the ledger alone, for the same run.
     pub without_dedicated: Option<f64>,
     /// And the interval of that.
     pub without_dedicated_interval: Option<[f64; 2]>,
-    /// The least share of its time in which it waited for nothing but processes, events and timers outside of it, 0..1: what delayed those
-    /// is not seen. `None`: the source cannot tell.
+    /// The least share of its time in which it waited for nothing but processes, events and timers outside of
+    /// it, 0..1: the delays of those are not seen. `None` if the source does not have it.
     pub outside: Option<f64>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
@@ -130,11 +134,11 @@ pub struct DedicatedWindows {
     pub opened: usize,
     /// How many of them count.
     pub counted: usize,
-    /// How many were not opened, since they would not have counted: who may not be parked ran.
+    /// How many were skipped, since they would not have counted: a tenant that may not be parked ran.
     pub skipped: usize,
     /// How long co-runners were parked, in nanoseconds.
     pub parked_ns: u64,
-    /// CPU time that parked tenants had while they were, in nanoseconds; 0: parking held.
+    /// CPU time of parked tenants while they were parked, in nanoseconds; 0: parking held.
     pub leaked_ns: u64,
 }
 
@@ -144,18 +148,18 @@ pub struct DedicatedWindows {
 pub enum Covers {
     /// The program's present phase, while it runs.
     Present,
-    /// All that was seen of it, at the end.
+    /// Everything that was seen of it, at the end.
     Run,
 }
 
-/// What a predictor says: of the program as it is now, and of the run so far.
+/// A predictor's results: for the program as it is now, and for the run so far.
 #[derive(Clone, Debug)]
 pub struct Estimates {
     /// Of the present phase.
     pub now: Result<Estimate, CannotTell>,
     /// Of all phases together.
     pub so_far: Result<Estimate, CannotTell>,
-    /// The share of its time in which it waited for somebody else's work, 0..1; `None`: not known.
+    /// The share of its time in which it waited for somebody else's work, 0..1; `None` if unknown.
     pub outside: Option<f64>,
 }
 
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn no_estimate_yet_is_null_with_the_reason_and_not_a_number() {
+    fn without_an_estimate_it_is_null_with_the_reason_and_not_a_number() {
         let report = example::report(Err(CannotTell::OnlyWaited(Waited::default())));
         let value: serde_json::Value = serde_json::from_str(&report.json_line()).unwrap();
         assert_eq!(value["slowdown"], serde_json::Value::Null);

@@ -1,4 +1,5 @@
-//! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and who it came from.
+//! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and its
+//! culprits.
 
 use super::line::{line, spun, LEAST};
 use super::{Covers, PredictReport};
@@ -13,7 +14,7 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 44.0;
 const BELOW: f64 = 24.0;
 
-/// The page of a prediction: its reports in the order in which they were made.
+/// The page of a prediction: its reports in chronological order.
 pub fn render(history: &[PredictReport]) -> String {
     let Some(last) = history.last() else { return String::new() };
     let time = section(
@@ -45,7 +46,7 @@ fn head(last: &PredictReport) -> String {
 /// The estimates as a line in a band.
 fn over_time(history: &[PredictReport]) -> String {
     let known: Vec<(f64, f64, [f64; 2])> =
-        // What the whole run came to stands above.
+        // The result of the whole run is above.
         history
             .iter()
             .filter(|r| r.covers == Covers::Present)
@@ -56,7 +57,7 @@ fn over_time(history: &[PredictReport]) -> String {
     };
     let stretches = stretches(history);
     let end_s = stretches.iter().map(|s| s.1).fold(end_s, f64::max);
-    // A first, wide interval must not flatten all that comes after it.
+    // A first, wide interval must not flatten everything after it.
     let highest = known.iter().map(|k| k.1).fold(1.0, f64::max) * 1.5;
     let x = |s: f64| LEFT + (WIDTH - LEFT) * s / end_s.max(1e-9);
     let y = |v: f64| HEIGHT - (HEIGHT - 8.0) * (v / highest).clamp(0.0, 1.0);
@@ -87,7 +88,7 @@ fn over_time(history: &[PredictReport]) -> String {
     d.finish(WIDTH, HEIGHT + BELOW, "The slowdown over time with its interval")
 }
 
-/// From when to when, in seconds since the beginning, what slowdown there was, of every window that tells.
+/// For every usable window its start and end, in seconds since the beginning, and its slowdown.
 fn stretches(history: &[PredictReport]) -> Vec<(f64, f64, f64)> {
     let Some(last) = history.iter().rev().find(|r| !r.windows.is_empty()) else { return Vec::new() };
     // Windows are on the host's clock; the last one ends when the estimate is made.
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn culprits_that_took_next_to_nothing_are_counted_and_not_listed() {
+    fn culprits_that_took_almost_nothing_are_counted_and_not_listed() {
         let mut e = estimate();
         let small =
             |name: &str| Culprit { tenant: Some(name.into()), share: 0.000_4, ..e.culprits[0].clone() };

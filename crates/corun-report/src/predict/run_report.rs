@@ -1,4 +1,4 @@
-//! A report of a live run: the estimates, and what else is known of the run when they are made.
+//! A report of a live run: the estimates, and what else is known about the run at that time.
 
 use super::{Covers, DedicatedWindows, Estimates, PredictMeta, PredictReport, Windows};
 use corun_model::{Unavailable, What, Why};
@@ -6,23 +6,23 @@ use corun_predict::schedule::Found;
 use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
 
-/// What is known of a run when an estimate is made of it.
+/// What is known about a run when an estimate is made.
 pub struct KnownOfRun<'a> {
     /// What makes the estimates.
     pub predictor: &'a Predictor,
-    /// The same without dedicated windows; `None`: they were not asked for.
+    /// The same without dedicated windows; `None` if they were not requested.
     pub ledger_alone: Option<&'a Predictor>,
-    /// What dedicated windows have shown; `None`: they were not asked for.
+    /// The result of dedicated windows; `None` if they were not requested.
     pub found: Option<&'a Found>,
     /// The only tenants that may be parked, as the user named them; empty: all.
     pub park: &'a [String],
     /// What could not be seen, and why.
     pub missing: Vec<Unavailable>,
-    /// What sampling has cost, as a share of one CPU.
+    /// The cost of sampling, as a share of one CPU.
     pub spin_cost: Option<f64>,
     /// How long the subject spun.
     pub spinning: Option<Spinning>,
-    /// What counting has cost, as a share of the subject's time on a CPU.
+    /// The cost of counting, as a share of the subject's time on a CPU.
     pub counting_cost: Option<f64>,
 }
 
@@ -59,7 +59,7 @@ impl PredictReport {
             report.unavailable.retain(|u| u.what != What::DedicatedWindows);
             report.unavailable.push(Unavailable::new(What::DedicatedWindows, why));
         }
-        // Why spinning is not known is in what follows.
+        // The following text says why spinning is unknown.
         if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
             report.unavailable.retain(|u| u.what != What::Spin);
         }
@@ -81,8 +81,8 @@ impl PredictReport {
         report
     }
 
-    /// Drops what a page does not draw of an estimate that is not the last: it draws only how slow the program was said to
-    /// be then.
+    /// Drops the parts of an intermediate estimate that a page does not draw: it draws only the slowdown at
+    /// that time.
     pub fn thin_out(&mut self) {
         (self.windows, self.culprits, self.unavailable) = Default::default();
         self.spinning = None;

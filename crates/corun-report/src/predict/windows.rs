@@ -1,5 +1,5 @@
-//! What is said of dedicated windows: who ran in them although it should not have, and where too few of them count, why and what
-//! would help.
+//! The texts about dedicated windows: who ran in them although it should not have, and if too few of them
+//! count, why and what would help.
 
 use super::DedicatedWindows;
 use crate::names::Names;
@@ -11,7 +11,7 @@ use corun_predict::schedule::{Found, Other, Why};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A tenant with less of the machine is in nobody's way.
+/// A tenant with less of the machine is no obstacle.
 const LEAST: f64 = 0.001;
 /// Most tenants that a sentence names.
 const NAMED: usize = 3;
@@ -24,7 +24,7 @@ fn said(of: &Other, why: &Why) -> String {
     }
 }
 
-/// What is said of it behind its name; `None`: it is said of one of its processes, or of nobody.
+/// The text after its name; `None` if it is about one of its processes, or about nobody.
 fn said_of_it(of: &Other, why: &Why) -> Option<String> {
     let is_it = |name: &str| name == of.tenant.name || name == command(&of.tenant);
     match why {
@@ -37,15 +37,15 @@ fn said_of_it(of: &Other, why: &Why) -> Option<String> {
     }
 }
 
-/// Whether it is none of those who may be parked.
+/// Whether it is none of the tenants that may be parked.
 fn is_out_of_scope(of: &Other) -> bool {
     matches!(of.why, Some(Why::Refused(Refusal::NotInScope { .. })))
 }
 
-/// What is said of who ran although it was parked.
+/// The text about a tenant that ran although it was parked.
 const LEAKED: &str = "ran although it was parked";
 
-/// What its command is called, which is not its name where it is another corun.
+/// The name of its command, which is not its own name if it is another corun.
 fn command(tenant: &Tenant) -> &str {
     match tenant.name.split_once(' ') {
         Some(("corun", _)) => "corun",
@@ -57,17 +57,17 @@ fn command(tenant: &Tenant) -> &str {
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
     found: &'a Found,
-    /// Whom alone the user lets be parked, in the user's words; empty: everybody.
+    /// The only tenants that the user allows to be parked, in the user's words; empty: everybody.
     park: &'a [String],
 }
 
 impl<'a> Windows<'a> {
-    /// Of these; `park`: whom alone the user lets be parked, if anybody was named.
+    /// The windows' texts; `park`: the only tenants that the user allows to be parked, if any were named.
     pub fn of(found: &'a Found, park: &'a [String]) -> Windows<'a> {
         Windows { found, park }
     }
 
-    /// What they came to, for a report.
+    /// Their result, for a report.
     pub fn summary(&self) -> DedicatedWindows {
         DedicatedWindows {
             opened: self.found.opened,
@@ -78,18 +78,18 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// What they are called, as everywhere else.
+    /// Their names, as everywhere else.
     fn names(&self) -> Names {
         let tenants = self.found.others.values().map(|o| &o.tenant);
         Names::disambiguated(tenants.map(|t| (t.id.0, t.name.as_str(), t.key.as_str())))
     }
 
-    /// Who ran in the windows that count although it could not be parked, with the reason.
+    /// The tenants that ran in counted windows although they could not be parked, with the reason.
     pub fn missing(&self) -> Vec<Unavailable> {
         if self.found.counted == 0 {
             return Vec::new();
         }
-        // One line for all of whom the same is true.
+        // One line for all with the same reason.
         let mut alike: BTreeMap<String, Vec<(&Other, f64)>> = BTreeMap::new();
         for other in self.found.others.values() {
             let share = other.on_cpu_ns as f64 / self.found.machine_ns.max(1.0);
@@ -123,12 +123,12 @@ impl<'a> Windows<'a> {
         alike.into_iter().map(of).collect()
     }
 
-    /// Why too few of them count, and what would help; `None`: enough do, or none was tried.
+    /// Why too few of them count, and what would help; `None` if enough do, or none was tried.
     pub fn why_too_few(&self) -> Option<String> {
         if self.found.opened + self.found.skipped == 0 || self.found.counted >= FEWEST {
             return None;
         }
-        // Nobody was parked: why not those who were named?
+        // Nobody was parked: why not the named ones?
         let nobody_named = !self.park.is_empty() && !self.found.parked_somebody;
         let could_not = |o: &&Other| {
             let is_named = self.park.iter().any(|wanted| o.tenant.is_called(wanted));
@@ -162,7 +162,7 @@ impl<'a> Windows<'a> {
         ))
     }
 
-    /// How many there were and count, and who was in the way of the others, the first most.
+    /// How many there were, how many count, and who was in the way of the others, the worst first.
     fn so_few(&self, in_the_way: &[&Other]) -> String {
         let names = self.names();
         // Who, a verb for the first, and how much of it.
@@ -204,7 +204,7 @@ impl<'a> Windows<'a> {
                 format!("leave {word} out of --protect")
             }
             Some(Why::Refused(Refusal::NotInScope { .. })) => {
-                // What a shell would take for two words has a key of one.
+                // A name that a shell would split has a key in one word.
                 let name = if name.contains(' ') { key } else { name };
                 format!("name {name} with --park as well, or leave --park away")
             }
@@ -228,7 +228,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SUBJECT: TenantId = TenantId(0);
 
-    /// A schedule, and whom alone the user lets be parked.
+    /// A schedule, and the only tenants that the user allows to be parked.
     struct Tried(Schedule, Vec<String>);
 
     impl Tried {
@@ -256,7 +256,7 @@ mod tests {
         not_parked: Vec<(TenantId, Refusal)>,
     }
 
-    /// 40 ms on two CPUs in which these co-runners, by name, were on a CPU for so many milliseconds.
+    /// 40 ms on two CPUs in which these co-runners, by name, were on a CPU for the given milliseconds.
     fn seen(at_ms: u64, others: &[(&str, u64)]) -> Observation {
         let of = |(n, (name, _)): (usize, &(&str, u64))| Tenant {
             id: TenantId(n as u32 + 1),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn of_windows_too_few_of_which_count_it_is_said_who_ran_in_the_others_and_what_helps() {
+    fn if_too_few_windows_count_the_text_says_who_ran_in_the_others_and_what_helps() {
         let mut windows = Tried::letting_park(&[]);
         assert_eq!(windows.said().why_too_few(), None, "none was tried");
         assert!(windows.note(&window(0, &[], None)));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_unparked_is_listed_with_its_share_and_told_from_its_namesake_and_who_slept_is_not() {
+    fn an_unparked_runner_is_listed_with_its_share_and_apart_from_its_namesake_and_a_sleeper_is_not() {
         let mut windows = Tried::letting_park(&[]);
         let others = [("sshd", 1), ("cron", 0), ("sshd", 2)];
         assert!(windows.note(&window(0, &others, Some(protected("sshd", None, ProtectedBy::SessionUnit)))));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn after_too_many_that_do_not_count_it_is_said_that_no_more_were_tried() {
+    fn after_too_many_useless_windows_the_text_says_that_no_more_were_tried() {
         let mut windows = Tried::letting_park(&[]);
         (0..3).for_each(|at_ms| assert!(!windows.note(&window(at_ms, &[("late", 40)], None))));
         let why = windows.said().why_too_few().unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_not_opened_parks_nobody_and_says_who_ran_just_before() {
+    fn a_skipped_window_parks_nobody_and_says_who_ran_just_before() {
         let mut windows = Tried::letting_park(&["solver"]);
         let why = Refusal::NotInScope { tenant: "hog".into() };
         let hog = [InTheWay { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }];
@@ -372,13 +372,13 @@ mod tests {
         assert!(why.contains("name hog with --park as well"), "{why}");
     }
 
-    /// Whom a window parked in which this one of its tenants was on a CPU all the same.
+    /// The parked tenants of a window in which this one of them was on a CPU all the same.
     fn leaky(at_ms: u64, name: &str) -> Dedicated {
         Dedicated { parked: vec![TenantId(1)], ..window(at_ms, &[(name, 40)], None) }
     }
 
     #[test]
-    fn who_was_named_and_could_not_be_parked_was_seen_and_it_is_said_why_not() {
+    fn a_named_tenant_that_could_not_be_parked_was_seen_and_the_text_says_why() {
         let mut windows = Tried::letting_park(&["sshd"]);
         let why = protected("sshd", None, ProtectedBy::SessionUnit);
         windows.note(&Dedicated { parked: Vec::new(), ..window(0, &[("sshd", 1)], Some(why.clone())) });
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_although_it_was_parked_did_not_come_too_late() {
+    fn a_tenant_that_ran_although_it_was_parked_did_not_come_too_late() {
         let mut windows = Tried::letting_park(&[]);
         windows.note(&leaky(0, "hog"));
         let why = windows.said().why_too_few().unwrap();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn another_corun_is_left_out_of_protect_by_the_word_that_the_user_gave() {
+    fn another_corun_is_left_out_of_protect_by_the_users_word_for_it() {
         let say = |wanted: &str, pid: Option<u32>| {
             let mut windows = Tried::letting_park(&[]);
             let why = protected("corun", pid, ProtectedBy::User { word: wanted.into() });

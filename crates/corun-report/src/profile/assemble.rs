@@ -1,4 +1,4 @@
-//! From observations to the wire schema: nothing is computed here but sums, orders and names.
+//! From observations to the wire schema: this only computes sums, orders and names.
 //!
 //! Order is part of the contract (same input, same bytes): tasks by time lost, then id; tenants by id; culprits
 //! as the model keeps them, largest first.
@@ -59,7 +59,7 @@ pub fn report(
     }
 }
 
-/// Whether any task of this tenant is confined by isolation; `None`: of none is it known where it may run.
+/// Whether isolation confines any task of this tenant; `None` if it is unknown where any of them may run.
 fn is_isolated(seen: &Observation, tenant: TenantId) -> Option<bool> {
     let own = seen.tasks.iter().filter(|task| task.tenant == tenant);
     let mut known =

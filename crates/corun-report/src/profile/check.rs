@@ -1,10 +1,12 @@
-//! What must hold of every profile, checked on the file itself: time is conserved, culprits explain the steal.
+//! The conditions for every profile, checked on the file itself: time is conserved, culprits explain the
+//! steal.
 
 use super::schema::{Account, Ledger, ProfileReport, SCHEMA};
 use super::waits;
 
 impl Ledger {
-    /// The sum of the parts; what was not measured is inside another. Numbers from a file may overflow: saturates.
+    /// The sum of the parts; a part that was not measured is inside another. Numbers from a file may
+    /// overflow: saturates.
     pub fn sum_ns(&self) -> u64 {
         let parts = [self.block_ns, self.steal_ns, self.throttled_ns, self.parked_ns, self.unknown_ns];
         parts.into_iter().fold(self.on_cpu_ns().saturating_add(self.held_ns()), u64::saturating_add)
@@ -22,7 +24,7 @@ impl Ledger {
 }
 
 impl ProfileReport {
-    /// Checks everything that must hold of a profile.
+    /// Checks all conditions of a profile.
     ///
     /// # Errors
     /// One sentence per contradiction.

@@ -1,4 +1,4 @@
-//! A profile report: what is asked of the caller, how it is put together, and what must hold of it.
+//! A profile report: its input from the caller, its assembly, and its conditions.
 
 pub(crate) mod assemble;
 mod check;
@@ -12,7 +12,7 @@ use crate::words::count;
 use corun_model::{Machine, Observation, TenantId};
 use std::borrow::Cow;
 
-/// What a report needs to know that an observation does not tell.
+/// What a report needs beyond an observation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileMeta {
     /// Where the tasks ran.
@@ -27,27 +27,28 @@ pub struct ProfileMeta {
     pub cpus: u64,
     /// Date and time for people. `None`: reports of the same input are byte-identical.
     pub date: Option<String>,
-    /// Exit status of the command (128 + signal when it was killed); `None` without a command or while it runs.
+    /// Exit status of the command (128 + signal if it was killed); `None` without a command or while it runs.
     pub exit_status: Option<i32>,
-    /// What measuring cost, as far as known.
+    /// The cost of measuring, as far as known.
     pub self_cost: SelfCost,
-    /// What was lost of the wall time; `None`: nobody is the subject, or nobody judged it.
+    /// The loss of wall time; `None` if there is no subject, or it was not judged.
     pub lost: Option<LostTime>,
-    /// Events that a trace had no room for; `None` when no trace was taken.
+    /// Events that a trace had no room for; `None` if no trace was taken.
     pub trace_lost: Option<u64>,
-    /// The longest waits for a CPU, longest first; `None`: nobody asked for them.
+    /// The longest waits for a CPU, longest first; `None` if nobody asked for them.
     pub worst_waits: Option<Vec<corun_model::waits::Wait>>,
-    /// Sentences a reader must see: "interrupted after 3.2 s; this is what was seen until then".
+    /// Sentences that a reader must see: "interrupted after 3.2 s; this is what was seen until then".
     pub notes: Vec<String>,
 }
 
 impl ProfileMeta {
-    /// What is known before anything was measured; the rest starts as unknown, and the caller fills in what it knows.
+    /// What is known before the measurement; the rest starts as unknown, and the caller fills in what it
+    /// knows.
     pub fn new(host: Host, source: Source, target: impl Into<String>, machine: &Machine) -> ProfileMeta {
         ProfileMeta::of_described(host, source, target, describe(machine), machine.cpu_count() as u64)
     }
 
-    /// The same of a machine that has been described, with so many CPUs.
+    /// The same for a machine that has been described, with this many CPUs.
     pub fn of_described(
         host: Host,
         source: Source,
@@ -90,8 +91,8 @@ impl From<TenantId> for Subject {
 impl ProfileReport {
     /// Makes the report of one window.
     ///
-    /// `timeline` holds consecutive parts of the window (it may be empty); `seen` the whole of it. A subject that
-    /// had no task in the window has an empty account; the report says so instead of failing.
+    /// `timeline` has consecutive parts of the window (it may be empty); `seen` is the whole of it. A subject
+    /// without tasks in the window has an empty account; the report says so instead of failing.
     pub fn new(
         meta: &ProfileMeta,
         seen: &Observation,
@@ -107,13 +108,13 @@ impl ProfileReport {
         known.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
     }
 
-    /// A tenant's key, if it is told apart.
+    /// A tenant's key, if it is listed separately.
     pub fn tenant_key(&self, id: TenantId) -> Option<String> {
         self.tenants.iter().find(|t| t.tenant.id == id.0).map(|t| t.key.clone())
     }
 
-    /// The report with at most `most` tasks in either list: those with the most time on a CPU or lost. The others are
-    /// still in the sums, and counted as unlisted.
+    /// The report with at most `most` tasks in either list: those with the most time on a CPU or lost. The
+    /// others are still in the sums, and counted as unlisted.
     pub fn listing_at_most(&self, most: usize) -> Cow<'_, ProfileReport> {
         let beyond = |n: usize| n.saturating_sub(most) as u64;
         let left_out = beyond(self.tasks.len()) + beyond(self.others.len());
@@ -138,7 +139,7 @@ impl ProfileReport {
         })
     }
 
-    /// Parts of the window that were idle over all CPUs, 0..=1; `None` when the source does not tell.
+    /// The idle part of the window over all CPUs, 0..=1; `None` if the source does not have it.
     pub fn idle_share(&self) -> Option<f64> {
         let (idle, busy) = (self.machine.idle_ns?, self.machine.busy_ns?);
         let all = idle + busy + self.machine.unknown_ns.unwrap_or(0);
@@ -146,7 +147,7 @@ impl ProfileReport {
     }
 }
 
-/// A machine in one line for people: its name, CPUs and what they share.
+/// A machine in one line for people: its name, CPUs and shared caches.
 pub fn describe(machine: &Machine) -> String {
     let level = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     format!(

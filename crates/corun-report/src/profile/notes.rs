@@ -12,19 +12,20 @@ pub const SUBJECT_ENDED: &str = "the subject ended before the time was up";
 /// The time is up, and the command goes on.
 pub const COMMAND_GOES_ON: &str = "the command goes on; corun waits for its end, and ends with its status";
 
-/// That counters took turns: the share of the time in which each counted, and the relative error of the sums.
+/// A statement that counters took turns: the share of the time in which each counted, and the relative error
+/// of the sums.
 pub fn turns_taken(counted_share: f64, relative_error: f64) -> String {
     let (share, error) = (counted_share * 100.0, relative_error * 100.0);
     format!("counters took turns: each was counted {share:.0} % of the time, sums are ± {error:.1} %")
 }
 
-/// What counting cost: how much dearer a switch became, and the share of the time on a CPU that this took.
+/// The cost of counting: how much longer a switch took, and the share of the time on a CPU that this took.
 pub fn counting_cost(added_ns: u64, share: f64) -> String {
     let (added, percent) = (human_ns(added_ns), 100.0 * share);
     format!("counting made a switch dearer by {added}, {percent:.1} % of the time on a CPU in all")
 }
 
-/// That it is of a time that has passed.
+/// A statement that it covers past time.
 pub fn past(time: &str) -> String {
     format!("of the past: what was kept from {time}")
 }
@@ -35,7 +36,7 @@ pub fn not_kept(missing_ns: u64) -> Option<String> {
     (missing_ns >= 100_000_000).then(|| format!("{} of it were not kept", human_ns(missing_ns)))
 }
 
-/// That an agent was started again in that time.
+/// A statement that an agent was restarted in that time.
 pub fn other_runs(others: usize) -> Option<String> {
     let runs = || count(others as u64, "other run");
     (others > 0).then(|| format!("{} of the agent in that time left out; ask for a shorter time", runs()))

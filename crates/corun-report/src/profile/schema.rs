@@ -1,8 +1,8 @@
 //! The wire schema `corun.profile/1`: the only types of corun that are serialised.
 //!
-//! Names are a contract: fields are added, never renamed or given another meaning; `docs/json.md` explains each.
-//! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
-//! Every structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
+//! Names are a contract: fields are added, never renamed or redefined; `docs/json.md` explains each. Times
+//! are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7). Every
+//! structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
 
 use super::waits::Wait;
 use corun_model::ledger::BlockReasons;
@@ -28,7 +28,7 @@ pub struct ProfileReport {
     pub date: Option<String>,
     /// The target as the user named it: a command line, `pid 123`, a scenario file.
     pub target: String,
-    /// Exit status of the command; `None` when there was no command or it was still running.
+    /// Exit status of the command; `None` if there was no command or it was still running.
     #[serde(default)]
     pub exit_status: Option<i32>,
     /// Start of the window on the host's clock (not the time of day).
@@ -37,13 +37,13 @@ pub struct ProfileReport {
     pub window_ns: u64,
     /// Number of CPUs of the machine.
     pub cpus: u64,
-    /// CPUs that the subject's tasks may use, any of them; `None`: not known.
+    /// CPUs that any of the subject's tasks may use; `None` if unknown.
     #[serde(default)]
     pub allowed_cpus: Option<u64>,
-    /// Whether tasks of it stayed where they were because their CPUs are isolated; `None`: not known.
+    /// Whether some of its tasks stayed where they were because their CPUs are isolated; `None` if unknown.
     #[serde(default)]
     pub isolated: Option<bool>,
-    /// What the subject lost of its wall time; `None`: not judged.
+    /// The subject's loss of wall time; `None` if not judged.
     #[serde(default)]
     pub lost: Option<LostTime>,
     /// The tenant asked about.
@@ -55,12 +55,12 @@ pub struct ProfileReport {
     /// Tasks of the co-runners that ran or waited, most CPU time first.
     #[serde(default)]
     pub others: Vec<OtherTask>,
-    /// The longest waits for a CPU of the subject's tasks, longest first; `None`: nobody asked for them.
+    /// The longest waits for a CPU of the subject's tasks, longest first; `None` if nobody asked for them.
     #[serde(default)]
     pub worst_waits: Option<Vec<Wait>>,
     /// The machine as a whole.
     pub machine: Machine,
-    /// Consecutive parts of the window; empty when none were taken.
+    /// Consecutive parts of the window; empty if none were taken.
     #[serde(default)]
     pub timeline: Vec<Slot>,
     /// Lower edge of each bucket of every histogram in this report; the last bucket has no upper edge.
@@ -73,19 +73,19 @@ pub struct ProfileReport {
     pub own: SelfCost,
     /// What cannot be seen here, and why.
     pub unavailable: Vec<Unavailable>,
-    /// Anything else a reader must know: "interrupted after 3.2 s".
+    /// Anything else that a reader must know: "interrupted after 3.2 s".
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// What of a wall time would not have been needed alone.
+/// The part of a wall time that would not have been needed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LostTime {
     /// The wall time.
     pub wall_ns: u64,
     /// The share of it, 0..1: at least, most likely, at most.
     pub share: [f64; 3],
-    /// Of the likely share, that in which its own CPU budget may have stopped it anyway, 0..1.
+    /// The part of the likely share in which its own CPU budget may have stopped it anyway, 0..1.
     #[serde(default)]
     pub stopped_anyway: f64,
 }
@@ -112,12 +112,12 @@ pub enum Source {
     Sim,
 }
 
-/// A tenant as it is named everywhere in a report.
+/// The name of a tenant everywhere in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its number in this report.
     pub id: u32,
-    /// What sort of thing it is: `command`, `unit`, `container`, `kernel`, `idle`…
+    /// Its kind: `command`, `unit`, `container`, `kernel`, `idle`…
     pub kind: String,
     /// What people call it.
     pub name: String,
@@ -154,10 +154,10 @@ pub struct Task {
     /// When it was first seen, from the start of the window.
     #[serde(default)]
     pub born_ns: u64,
-    /// Whether it was still there at the end.
+    /// Whether it still existed at the end.
     #[serde(default)]
     pub alive: bool,
-    /// The CPU it last ran on; `None` when it did not run.
+    /// The CPU it last ran on; `None` if it did not run.
     #[serde(default)]
     pub last_cpu: Option<u32>,
     /// Where its time went.
@@ -183,21 +183,21 @@ pub struct OtherTask {
 pub struct Account {
     /// The conserved ledger.
     pub ledger: Ledger,
-    /// Its block part by reason; `None` when the source cannot tell.
+    /// Its block part by reason; `None` if the source does not have it.
     #[serde(default)]
     pub block: Option<Block>,
     /// Scheduling events.
     pub events: Events,
-    /// Hardware events; `None` when the machine has no counters.
+    /// Hardware events; `None` if the machine has no counters.
     pub counters: Option<Counters>,
     /// Who held the CPU while it waited, largest share first.
     pub culprits: Vec<Culprit>,
     /// The part of the steal that could not be charged to anyone.
     pub unattributed_ns: u64,
-    /// Lengths of waits in the run queue; `None` when the source cannot tell.
+    /// Lengths of waits in the run queue; `None` if the source does not have them.
     #[serde(default)]
     pub waits: Option<Histogram>,
-    /// Lengths of stretches on a CPU; `None` when the source cannot tell.
+    /// Lengths of stretches on a CPU; `None` if the source does not have them.
     #[serde(default)]
     pub stretches: Option<Histogram>,
 }
@@ -207,18 +207,18 @@ pub struct Account {
 pub struct Ledger {
     /// On a CPU.
     pub compute_ns: u64,
-    /// On a CPU but only waiting for a lock or barrier; `None`: not measured.
+    /// On a CPU but only waiting for a lock or barrier; `None` if not measured.
     pub spin_ns: Option<u64>,
-    /// Off the CPU by its own wish.
+    /// Off the CPU voluntarily.
     pub block_ns: u64,
     /// Runnable but not running.
     pub steal_ns: u64,
     /// Runnable but a CPU budget of its own was used up: a quota, or real-time runtime.
     pub throttled_ns: u64,
-    /// Stopped by a signal or held by a tracer; `None`: not measured, and part of `block_ns`.
+    /// Stopped by a signal or held by a tracer; `None` if not measured, and then part of `block_ns`.
     #[serde(default)]
     pub stopped_ns: Option<u64>,
-    /// Frozen with its cgroup or with the system; `None`: likewise.
+    /// Frozen with its cgroup or with the system; `None`: in the same case.
     #[serde(default)]
     pub frozen_ns: Option<u64>,
     /// Stopped by corun itself.
@@ -230,7 +230,8 @@ pub struct Ledger {
     pub total_ns: u64,
 }
 
-/// Why it was blocked; the reasons sum to the ledger's `block_ns`. A reason that an older version did not tell apart is in `other_ns`.
+/// Why it was blocked; the reasons sum to the ledger's `block_ns`. A reason that an older version did not
+/// distinguish is in `other_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Block {
@@ -251,7 +252,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The same as the model has it.
+    /// The same in the model's form.
     pub fn reasons(&self) -> BlockReasons {
         BlockReasons {
             futex_ns: self.futex_ns,
@@ -278,7 +279,7 @@ impl Block {
     }
 }
 
-/// Scheduling events as counts; `None`: this source cannot tell.
+/// Scheduling events as counts; `None` if this source does not have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
     /// Times it blocked: voluntary switches.
@@ -311,7 +312,7 @@ pub struct Migrations {
     pub other_socket: u64,
 }
 
-/// Hardware events; a counter the machine lacks is `None`.
+/// Hardware events; a counter that the machine lacks is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(
@@ -339,16 +340,16 @@ pub struct Counters {
 pub struct Culprit {
     /// Who held the CPU.
     pub tenant: Tenant,
-    /// For how long, while the victim waited.
+    /// How long, while the victim waited.
     pub steal_ns: u64,
-    /// Whether it is the victim's own: of its tenant, whose tasks stood in each other's way, or an I/O thread of the same virtual
-    /// machine.
+    /// Whether it is the victim's own: of the same tenant, whose tasks delayed each other, or an I/O thread
+    /// of the same virtual machine.
     #[serde(rename = "self", default)]
     pub own: bool,
 }
 
 impl Culprit {
-    /// What it was to the victim. A kind that this version does not know is a co-runner.
+    /// Its relation to the victim. A kind that this version does not know counts as a co-runner.
     pub fn taken_by(&self) -> TakenBy {
         match TenantKind::from_name(&self.tenant.kind) {
             _ if self.own => TakenBy::Own,
@@ -376,7 +377,7 @@ pub struct Histogram {
     pub p99: Option<Bound>,
 }
 
-/// A quantile read off a histogram: bucket edges are all that is known.
+/// A quantile from a histogram: only bucket edges are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -386,7 +387,8 @@ pub enum Bound {
     AtLeastNs(u64),
 }
 
-/// What the machine took, summed over sockets, in microjoules: of everybody on it, idle CPUs included. `None`: it does not tell.
+/// The machine's energy, summed over sockets, in microjoules: of everybody on it, including idle CPUs. `None`
+/// if it does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineEnergy {
@@ -400,12 +402,12 @@ pub struct MachineEnergy {
     pub psys_uj: Option<u64>,
     /// Mean power of the packages, in watts.
     pub package_watts: Option<f64>,
-    /// What the packages took for a second in which a task of the subject computed, in joules; spinning is no computing where it is
-    /// known.
+    /// The energy of the packages per second in which a task of the subject computed, in joules; spinning
+    /// does not count as computing if it is known.
     pub j_per_compute_s: Option<f64>,
 }
 
-/// The machine as a whole, summed over CPUs. `None`: this machine or source does not tell.
+/// The machine as a whole, summed over CPUs. `None` if this machine or source does not have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// What it is, for people.
@@ -418,18 +420,18 @@ pub struct Machine {
     /// Time nobody saw.
     #[serde(default)]
     pub unknown_ns: Option<u64>,
-    /// Time the hypervisor below ran somebody else.
+    /// Time in which the hypervisor below ran somebody else.
     pub host_steal_ns: Option<u64>,
-    /// Time in hard interrupts, shown as compute of whom they interrupted.
+    /// Time in hard interrupts, shown as compute of the interrupted tasks.
     #[serde(default)]
     pub irq_ns: Option<u64>,
     /// Time in soft interrupts, likewise.
     #[serde(default)]
     pub softirq_ns: Option<u64>,
-    /// What it took in joules; `None`: nothing is known.
+    /// Its energy in joules; `None` if nothing is known.
     #[serde(default)]
     pub energy: Option<MachineEnergy>,
-    /// Its time per CPU; empty when the source does not tell.
+    /// Its time per CPU; empty if the source does not have it.
     #[serde(default)]
     pub per_cpu: Vec<Cpu>,
 }
@@ -456,9 +458,9 @@ pub struct Slot {
     pub end_ns: u64,
     /// The subject's ledger in it.
     pub ledger: Ledger,
-    /// Who held the CPUs: time on a CPU by tenant id, largest first, those that did not run left out.
+    /// The occupants of the CPUs: time on a CPU by tenant id, largest first, without those that did not run.
     pub held: Vec<Held>,
-    /// Idle time of all CPUs; `None` when the source does not tell.
+    /// Idle time of all CPUs; `None` if the source does not have it.
     pub idle_ns: Option<u64>,
 }
 
@@ -476,9 +478,10 @@ pub struct Held {
 pub struct Loss {
     /// Events that found no room.
     pub events: u64,
-    /// Task time that fell into no category.
+    /// Task time in no category.
     pub unknown_ns: u64,
-    /// Task time that a part of the window put into one category and that turned out later to belong to another.
+    /// Task time that a part of the window put into one category and that later turned out to belong to
+    /// another.
     #[serde(default)]
     pub revised_ns: u64,
     /// Tasks that could not be followed.
@@ -487,7 +490,7 @@ pub struct Loss {
     /// Tasks that are in their tenant's sums but not listed one by one.
     #[serde(default)]
     pub unlisted_tasks: u64,
-    /// Trace events that found no room; `None` when no trace was taken.
+    /// Trace events that found no room; `None` if no trace was taken.
     #[serde(default)]
     pub trace_events: Option<u64>,
 }
@@ -497,8 +500,8 @@ pub struct Loss {
 pub struct SelfCost {
     /// CPU time of corun itself in the window.
     pub cpu_ns: Option<u64>,
-    /// Mean cost of the probes per context switch. Where switches are rare it tells of cold caches, not of a cost
-    /// that anybody feels: `probe_ppm` tells that.
+    /// Mean cost of the probes per context switch. If switches are rare, it reflects cold caches rather than
+    /// a noticeable cost: `probe_ppm` shows that.
     pub ns_per_switch: Option<u64>,
     /// The probes' part of all CPUs' time, in parts per million.
     #[serde(default)]
@@ -506,7 +509,7 @@ pub struct SelfCost {
     /// Context switches a second, over all CPUs, while the cost of the probes was counted.
     #[serde(default)]
     pub switches_per_s: Option<u64>,
-    /// How the command was placed (session, cgroup), when that matters for what the kernel gave it.
+    /// How the command was placed (session, cgroup), if that affects its share from the kernel.
     #[serde(default)]
     pub layout: Option<String>,
 }

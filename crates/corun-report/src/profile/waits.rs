@@ -1,4 +1,5 @@
-//! The longest waits for a CPU, as they are written (`profile --worst`): fields of `corun.profile/1`, explained in `docs/json.md`.
+//! The longest waits for a CPU, in written form (`profile --worst`): fields of `corun.profile/1`, explained
+//! in `docs/json.md`.
 
 use corun_model::run_log::Waker;
 use corun_model::waits;
@@ -21,10 +22,10 @@ pub struct Wait {
     pub cpu: u32,
     /// How it began.
     pub began: Began,
-    /// The task that woke it; `None`: no task did, or nobody knows which.
+    /// The task that woke it; `None` if no task did, or it is unknown.
     #[serde(default)]
     pub waker: Option<Task>,
-    /// Who held the CPU, in the order in which they first did.
+    /// The occupants of the CPU, in the order of their first turn.
     pub parts: Vec<Part>,
 }
 
@@ -32,7 +33,7 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Began {
-    /// The task was preempted, or gave way.
+    /// The task was preempted, or yielded.
     Preempted,
     /// A task woke it.
     Task,
@@ -51,7 +52,7 @@ pub enum Began {
 pub struct Task {
     /// The kernel's thread id.
     pub tid: u32,
-    /// The kernel's comm; empty where nobody knows it.
+    /// The kernel's comm; empty if unknown.
     pub name: String,
 }
 
@@ -63,7 +64,7 @@ pub struct Part {
     /// Which task, of a task.
     #[serde(default)]
     pub task: Option<Task>,
-    /// Id of its tenant in this report, where it is known.
+    /// Id of its tenant in this report, if it is known.
     #[serde(default)]
     pub tenant: Option<u32>,
     /// Of others, how many they were.
@@ -85,15 +86,15 @@ pub enum HeldBy {
     Task,
     /// Nobody: it was idle, and the task was waking up.
     Idle,
-    /// Nobody's fault: a CPU budget of the task's own was used up.
+    /// Nobody else: a CPU budget of the task's own was used up.
     Budget,
-    /// Several who held it for less than those that are told apart.
+    /// Several that held it for a shorter time than the listed ones.
     Others,
     /// Nobody knows.
     Unknown,
 }
 
-/// The waits as they are written, in a window that began at `start_ns`.
+/// The waits in written form, in a window that began at `start_ns`.
 pub(super) fn written(waits: &[waits::Wait], start_ns: u64) -> Vec<Wait> {
     waits.iter().map(|wait| one(wait, start_ns)).collect()
 }
@@ -137,7 +138,7 @@ fn part(part: &waits::Part) -> Part {
     Part { held_by, task, tenant, holders, cpu: part.cpu.0, ns: part.ns, turns: part.turns }
 }
 
-/// What must hold of the waits of a window, a sentence each where it does not.
+/// The conditions for the waits of a window, a sentence for each violation.
 pub(super) fn check(waits: &[Wait], window_ns: u64, wrong: &mut Vec<String>) {
     for (n, wait) in waits.iter().enumerate() {
         let who = format!("wait {} (of task {}, {})", n + 1, wait.tid, wait.name);

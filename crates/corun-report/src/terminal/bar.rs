@@ -1,4 +1,4 @@
-//! Bars of letters: a ledger's parts side by side, or one share of a whole.
+//! Bars of letters: a ledger's parts next to each other, or one share of a whole.
 
 use super::Style;
 use crate::category::parts;
@@ -18,7 +18,8 @@ pub fn ledger(l: &Ledger, width: usize, style: &Style) -> String {
     out
 }
 
-/// `part` of `whole` as a bar of at most `width` letters; something is at least one letter if there is room.
+/// `part` of `whole` as a bar of at most `width` letters; a non-zero part gets at least one letter if there
+/// is room.
 pub fn share(part: u64, whole: u64, width: usize, style: &Style) -> String {
     if part == 0 || whole == 0 || width == 0 {
         return String::new();

@@ -1,4 +1,5 @@
-//! What a culprit is made of: a job of several programs has one row and one name, and its busiest tasks tell them apart.
+//! The contents of a culprit: a job of several programs has one row and one name, and its busiest tasks tell
+//! more.
 
 use super::Style;
 use crate::names::Names;
@@ -7,15 +8,15 @@ use crate::words::{name, wrap};
 use corun_model::duration::human_ns;
 use corun_model::{TakenBy, TenantKind};
 
-/// Culprits that took less than one in so many of what was stolen are not looked into.
+/// Culprits with less than one in this many parts of the stolen time are not examined.
 const NOTABLE: u64 = 10;
-/// Tasks that had a CPU for less than one in so many of what the busiest had are not named.
+/// Tasks with less than one in this many parts of the busiest task's CPU time are not named.
 const BUSY: u64 = 10;
-/// So many culprits are looked into, and so many tasks of each are named.
+/// The most culprits that are examined, and the most tasks of each that are named.
 const CULPRITS: usize = 2;
 const TASKS: usize = 4;
 
-/// A line for each culprit whose name does not say what runs in it: several tasks, or one that is called otherwise.
+/// A line for each culprit whose name does not say what runs in it: several tasks, or one with another name.
 pub(super) fn lines(report: &ProfileReport, names: &Names, style: &Style) -> String {
     let a = &report.subject.account;
     let has_parts = |c: &&Culprit| {

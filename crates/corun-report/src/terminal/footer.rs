@@ -1,4 +1,4 @@
-//! The lower part of the screen: distributions, and how all of this was measured.
+//! The lower part of the screen: distributions, and the measurement.
 
 use super::Style;
 use crate::energy;
@@ -25,7 +25,7 @@ pub fn distributions(report: &ProfileReport, style: &Style) -> String {
     out
 }
 
-/// Instructions per cycle and how often branches and caches missed; `None` where none of it was counted.
+/// Instructions per cycle and how often branches and caches missed; `None` if none of it was counted.
 fn hardware(c: &Counters) -> Option<String> {
     let by = |n: Option<u64>, of: Option<u64>| Some(n? as f64 / of.filter(|of| *of > 0)? as f64);
     let said = [
@@ -43,7 +43,7 @@ pub fn ipc(c: &Counters) -> Option<f64> {
     Some(c.instructions? as f64 / c.cycles.filter(|n| *n > 0)? as f64)
 }
 
-/// One entry: a label of fixed width, and text wrapped beside it.
+/// One entry: a label of fixed width, and wrapped text next to it.
 fn entry(label: &str, text: &str, style: &Style) -> String {
     const LABEL: usize = 17;
     wrap(text, style.width - LABEL)
@@ -134,10 +134,10 @@ pub fn how(report: &ProfileReport) -> String {
     said.join("; ")
 }
 
-/// From so many switches a second on, the cost of one means something: below, its caches are cold each time.
+/// From this many switches a second on, the cost of one is meaningful: below, its caches are cold each time.
 const OFTEN_PER_S: u64 = 20_000;
 
-/// What the probes cost: their share of the CPUs' time, and per switch where there are many.
+/// The cost of the probes: their share of the CPUs' time, and the cost per switch if there are many.
 pub fn probe_cost(own: &SelfCost) -> Option<String> {
     let per_switch = own.ns_per_switch.filter(|_| own.switches_per_s.is_none_or(|n| n >= OFTEN_PER_S));
     let per_switch = per_switch.map(|ns| format!("{ns} ns per switch"));

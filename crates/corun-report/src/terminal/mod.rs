@@ -1,7 +1,7 @@
 //! The terminal report: one screen, the answer first.
 //!
-//! A pure function of the report and the [`Style`]; nothing is read from the environment while rendering. Names
-//! are cleaned of control characters before they get here or as they are printed.
+//! A pure function of the report and the [`Style`]; nothing is read from the environment while rendering.
+//! Names are cleaned of control characters before they get here or when they are printed.
 
 mod bar;
 mod busiest;
@@ -22,14 +22,14 @@ use corun_model::duration::human_ns;
 use corun_model::TakenBy;
 use std::cmp::Reverse;
 
-/// At most so many culprits and tasks are listed.
+/// The most culprits and tasks in the lists.
 const CULPRITS: usize = 5;
 const TASKS: usize = 6;
-/// Of everybody, so many tenants are, and fewer culprits; their tasks are in the other outputs.
+/// For everybody, this many tenants, and fewer culprits; their tasks are in the other outputs.
 const VICTIMS: usize = 10;
 const CULPRITS_OF_ALL: usize = 3;
 
-/// The report as text for a terminal, at most some 38 lines.
+/// The report as text for a terminal, at most about 38 lines.
 pub fn render(report: &ProfileReport, style: &Style) -> String {
     let names = Names::of(report);
     let parts = [
@@ -119,7 +119,8 @@ fn legend(a: &Account, style: &Style) -> String {
     out
 }
 
-/// What a legend adds to a category: the reasons of blocking, and that spinning is still inside compute.
+/// The additions of a legend to a category: the reasons for blocking, and a note that spinning is still
+/// inside compute.
 fn remark(c: Category, a: &Account) -> String {
     match (c, &a.block) {
         (Category::Block, Some(b)) => reasons(b, a.ledger.total_ns),
@@ -136,7 +137,7 @@ fn reasons(b: &Block, total_ns: u64) -> String {
     format!(" ({})", said.join(", "))
 }
 
-/// Who steals from whom, of everybody: who lost how much of its time, and mostly to whom.
+/// Who steals from whom, for everybody: each victim's lost share of its time, and its main culprit.
 fn victims(report: &ProfileReport, names: &Names, style: &Style) -> String {
     if !is_all(report) {
         return String::new();
@@ -163,7 +164,7 @@ fn victims(report: &ProfileReport, names: &Names, style: &Style) -> String {
     out + &more(victims.len(), VICTIMS, "tenant")
 }
 
-/// Time that was no use: waiting for a CPU, stopped, spinning.
+/// Useless time: waiting for a CPU, stopped, spinning.
 fn lost_ns(l: &Ledger) -> u64 {
     l.spin_ns.unwrap_or(0) + l.steal_ns + l.throttled_ns + l.parked_ns
 }
@@ -258,7 +259,7 @@ fn table_width(table: &Table) -> usize {
     table.lines().first().map_or(0, |line| line.chars().count())
 }
 
-/// A table's lines, the header faint, each row with its bar behind it.
+/// A table's lines, the header faint, each row followed by its bar.
 fn with_bars(table: &Table, bars: impl Iterator<Item = String>, style: &Style) -> String {
     let lines = table.lines();
     let mut out = format!("{}\n", style.faint(lines[0].trim_end()));

@@ -1,32 +1,33 @@
-//! How wide, how colourful and in which letters the screen may be.
+//! The width, the colors and the letters of the screen.
 
 use crate::category::Category;
 use std::io::IsTerminal;
 
-/// The terminal a report is written for.
+/// The terminal that a report is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns; at least 60 are assumed.
     pub width: usize,
-    /// Whether escape sequences for colour are understood and wanted.
+    /// Whether color escape sequences are supported and wanted.
     pub colour: bool,
-    /// Whether more than ASCII can be shown.
+    /// Whether more than ASCII can be displayed.
     pub unicode: bool,
 }
 
 impl Style {
-    /// Plain text of a width, without colour.
+    /// Plain text of a width, without color.
     pub fn plain(width: usize) -> Style {
         Style { width, colour: false, unicode: true }
     }
 
-    /// What standard output and the environment ask for: colour only on a terminal and never with `NO_COLOR`,
-    /// ASCII when the locale is not UTF-8, 100 columns when nothing says otherwise.
+    /// The settings from standard output and the environment: color only on a terminal and never with
+    /// `NO_COLOR`, ASCII if the locale is not UTF-8, 100 columns by default.
     pub fn of_stdout() -> Style {
         Style::of(std::io::stdout().is_terminal(), &console::Term::stdout())
     }
 
-    /// The same for standard error, where the report of a command goes: standard output is the command's.
+    /// The same for standard error, which gets the report of a command: standard output belongs to the
+    /// command.
     pub fn of_stderr() -> Style {
         Style::of(std::io::stderr().is_terminal(), &console::Term::stderr())
     }
@@ -61,7 +62,7 @@ impl Style {
         self.paint("2", text)
     }
 
-    /// In a category's colour, where colour is wanted.
+    /// In a category's color, if color is wanted.
     pub(super) fn category(&self, c: Category, text: &str) -> String {
         self.paint(&format!("38;5;{}", colour(c)), text)
     }
@@ -74,7 +75,7 @@ impl Style {
         }
     }
 
-    /// The letter that fills a category's part of a bar: without colour it alone must tell them apart.
+    /// The letter that fills a category's part of a bar: without color it alone must identify the category.
     pub(super) fn fill(&self, c: Category) -> char {
         let (unicode, ascii) = match c {
             Category::Compute => ('█', '#'),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_needs_a_terminal_and_no_objection() {
+    fn color_needs_a_terminal_and_no_objection() {
         assert!(style(&[], true).colour);
         assert!(!style(&[], false).colour);
         assert!(!style(&[("NO_COLOR", "1")], true).colour);

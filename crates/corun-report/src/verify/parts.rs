@@ -1,4 +1,5 @@
-//! Parts of a verified run: the benchmarks that a tool measured in it, and the tests that failed, as facts and in words.
+//! Parts of a verified run: the benchmarks that a tool measured in it, and the failed tests, as facts and in
+//! words.
 
 use crate::words::{between, name, share, wrap};
 use corun_predict::spans::{Cause, Judged, Unsure};
@@ -18,7 +19,7 @@ pub struct Iteration {
     pub seconds: f64,
     /// What is said of it.
     pub verdict: Ruling,
-    /// How long it took in all and the share of that which was lost, 0..1; `None`: not known of it.
+    /// Its total duration and the lost share of it, 0..1; `None` if unknown.
     pub lost: Option<(f64, f64)>,
     /// Who took most of that.
     pub culprit: Option<String>,
@@ -36,7 +37,8 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
-    /// Puts the iterations of the last try behind those of earlier ones. Several of one name are told apart by their order.
+    /// Appends the iterations of the last try to those of earlier ones. Several with one name are
+    /// distinguished by their order.
     pub fn pool(mut earlier: Vec<Benchmark>, last: &[Benchmark]) -> Vec<Benchmark> {
         for (n, benchmark) in last.iter().enumerate() {
             let alike = last[..n].iter().filter(|other| other.name == benchmark.name).count();
@@ -52,7 +54,7 @@ impl Benchmark {
     }
 }
 
-/// What is said of a benchmark; `None`: it has no iterations.
+/// The text about a benchmark; `None` if it has no iterations.
 pub fn measured(benchmark: &Benchmark) -> Option<Measured> {
     let Benchmark { name, wanted, iterations } = benchmark;
     let is = |verdict| iterations.iter().filter(move |i| i.verdict == verdict);
@@ -76,7 +78,7 @@ pub fn measured(benchmark: &Benchmark) -> Option<Measured> {
     })
 }
 
-/// What is said of parts of the run, in lines.
+/// The text about parts of the run, in lines.
 pub(crate) fn lines(benchmarks: &[Measured], failed: &[Tested], left_out: u64) -> String {
     /// Most of each sort.
     const MOST: usize = 10;
@@ -118,7 +120,7 @@ fn line(measured: &Measured) -> String {
     )
 }
 
-/// What is said of a JUnit file of a run that is over, in lines.
+/// The text about a JUnit file of a past run, in lines.
 pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]) -> String {
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     failed.iter().for_each(|t| *verdicts.entry(t.verdict.name()).or_default() += 1);
@@ -142,7 +144,7 @@ pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]
     out
 }
 
-/// What is said of a test case: its own properties, and a verdict if it failed.
+/// The text about a test case: its own properties, and a verdict if it failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseVerdict {
     /// What is put into its file.
@@ -151,12 +153,14 @@ pub struct CaseVerdict {
     pub tested: Option<Tested>,
 }
 
-/// Whether it is known well enough when a test case ran to give it times of its own: those of a longer stretch are not its.
+/// Whether the time of a test case is known well enough to give it times of its own: those of a longer
+/// stretch do not belong to it.
 pub fn is_close(span: &Span) -> bool {
     span.latest_ns - span.earliest_ns <= span.length_ns
 }
 
-/// What is said of a test case. `judged` with its span, where that is known; `culprit` is the name of who took most.
+/// The text about a test case. `judged` with its span, if that is known; `culprit` is the name of the main
+/// one.
 pub fn case_verdict(
     case: &str,
     has_failed: bool,
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out_and_not_written_as_zero() {
+    fn unknown_values_are_left_out_and_not_written_as_zero() {
         let calm = judged(Cause::NotStarved);
         let apart = Span { latest_ns: 2_000_000_000, ..SPAN };
         let properties_of = |judged| case_verdict("a", true, judged, None).properties;
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_culprit_is_named_only_where_it_is_blamed() {
+    fn a_culprit_is_named_only_if_it_is_blamed() {
         let throttled = case_verdict("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"));
         assert_eq!(of(&throttled.properties, "corun.culprit"), None);
     }

@@ -1,4 +1,4 @@
-//! What a verdict says of each kind of run.
+//! The text of a verdict for each kind of run.
 
 use super::*;
 use corun_model::What;
@@ -49,7 +49,7 @@ fn report(verdict: Ruling) -> VerifyReport {
 }
 
 #[test]
-fn a_clean_run_is_said_in_one_sentence() {
+fn a_clean_run_gets_one_sentence() {
     assert_eq!(
         report(Ruling::Clean).sentence(),
         "clean: 0.4 % of its 4.00 s was lost to others (allowed: 2.0 %)"
@@ -57,7 +57,7 @@ fn a_clean_run_is_said_in_one_sentence() {
 }
 
 #[test]
-fn what_a_command_has_left_running_is_said() {
+fn tasks_that_a_command_has_left_running_are_reported() {
     let left = |n| {
         let mut report = report(Ruling::Clean);
         report.meta.still_running = n;
@@ -79,7 +79,7 @@ fn a_run_that_somebody_stopped_says_so_first() {
 }
 
 #[test]
-fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_taken() {
+fn a_disturbed_run_names_culprit_amount_and_time_and_how_long_it_would_have_taken() {
     let text = report(Ruling::Disturbed).text();
     for said in ["disturbed, mostly by `ffmpeg <1>`", "12 % of its 4.00 s", "3.52 s", "0 s to 1.00 s: 48 %"] {
         assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
@@ -89,7 +89,7 @@ fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_take
 }
 
 #[test]
-fn what_a_replay_tells_is_how_much_was_lost_and_not_when() {
+fn a_replay_gives_the_amount_lost_and_not_when() {
     let said = |verdict| {
         let mut replayed = report(verdict);
         (replayed.judged.method, replayed.judged.intervals) = (Method::Replay, vec![]);
@@ -105,7 +105,7 @@ fn what_a_replay_tells_is_how_much_was_lost_and_not_when() {
 }
 
 #[test]
-fn to_what_a_short_run_can_be_judged_is_said_where_less_was_allowed() {
+fn the_precision_for_a_short_run_is_reported_if_the_limit_was_lower() {
     let mut short = report(Ruling::Clean);
     assert!(!short.sentence().contains("judged to"));
     short.judged.resolution = 0.03;
@@ -118,7 +118,7 @@ fn to_what_a_short_run_can_be_judged_is_said_where_less_was_allowed() {
 }
 
 #[test]
-fn what_cannot_be_told_is_neither_clean_nor_a_failure() {
+fn an_unclear_run_is_neither_clean_nor_a_failure() {
     let mut short = report(Ruling::Unclear);
     (short.judged.disturbance, short.judged.resolution) = (0.03, 0.035);
     assert_eq!(
@@ -161,7 +161,7 @@ fn a_command_that_failed_is_no_success_in_junit_however_clean_its_run_was() {
 }
 
 #[test]
-fn who_was_killed_is_not_said_to_have_ended_with_a_number() {
+fn a_killed_command_is_not_reported_to_have_ended_with_a_number() {
     let mut killed = report(Ruling::Clean);
     (killed.meta.exit_status, killed.meta.signal) = (137, Some(9));
     assert!(killed
@@ -172,7 +172,7 @@ fn who_was_killed_is_not_said_to_have_ended_with_a_number() {
 }
 
 #[test]
-fn what_is_not_clean_says_what_to_do_and_what_is_says_nothing() {
+fn an_unclean_run_gets_advice_and_a_clean_one_none() {
     let mut found = report(Ruling::Disturbed);
     assert!(found.text().contains("more --retries"), "{}", found.text());
     found.tries.truncate(1);
@@ -182,7 +182,7 @@ fn what_is_not_clean_says_what_to_do_and_what_is_says_nothing() {
 }
 
 #[test]
-fn to_run_it_again_is_no_advice_where_that_does_not_happen() {
+fn running_it_again_is_not_advised_if_that_cannot_happen() {
     for ruling in [Ruling::Disturbed, Ruling::Unclear] {
         let mut failed = report(ruling);
         (failed.meta.exit_status, failed.meta.still_running) = (124, Some(0));
@@ -195,7 +195,7 @@ fn to_run_it_again_is_no_advice_where_that_does_not_happen() {
 }
 
 #[test]
-fn a_strict_gate_takes_what_is_unclear_for_a_failure() {
+fn a_strict_gate_counts_an_unclear_run_as_a_failure() {
     let mut short = report(Ruling::Unclear);
     short.meta.strict = true;
     let xml = short.junit();
@@ -203,7 +203,7 @@ fn a_strict_gate_takes_what_is_unclear_for_a_failure() {
 }
 
 #[test]
-fn a_tolerant_policy_takes_a_disturbed_run_for_no_failure_but_a_command_that_failed_for_one() {
+fn a_tolerant_policy_accepts_a_disturbed_run_but_not_a_failed_command() {
     let is_failure = |verdict, exit_status| {
         let mut report = report(verdict);
         (report.meta.tolerant, report.meta.exit_status) = (true, exit_status);
@@ -240,7 +240,7 @@ fn a_disturbed_run_is_no_failure_once_every_benchmark_has_its_clean_iterations()
 }
 
 #[test]
-fn counters_that_are_missing_are_said_to_whoever_asked_for_them() {
+fn missing_counters_are_reported_to_users_who_asked_for_them() {
     let mut blind = report(Ruling::Clean);
     let (what, why) = (What::HardwareCounters, "no PMU".to_owned().into());
     blind.judged.unavailable.push(Unavailable { what, why });
@@ -250,7 +250,7 @@ fn counters_that_are_missing_are_said_to_whoever_asked_for_them() {
 }
 
 #[test]
-fn what_is_missing_cannot_steer_the_terminal() {
+fn missing_items_cannot_control_the_terminal() {
     let mut blind = report(Ruling::Clean);
     blind
         .judged
@@ -260,7 +260,7 @@ fn what_is_missing_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn what_was_counted_is_told_of_every_try() {
+fn the_counts_of_every_try_are_reported() {
     let mut counted = report(Ruling::Clean);
     let pace = Pace { cpi: 0.75, mpki: Some(1.25), memory: None };
     (counted.judged.pace, counted.tries[1].cpi) = (Some(pace), Some(pace.cpi));

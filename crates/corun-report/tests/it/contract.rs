@@ -160,7 +160,7 @@ fn a_file_whose_numbers_do_not_sum_is_refused() {
 }
 
 #[test]
-fn all_tenants_together_are_a_subject_without_neighbours_of_its_own() {
+fn all_tenants_together_are_a_subject_without_neighbors_of_its_own() {
     let slots = timeline();
     let seen = whole(&slots);
     let report = ProfileReport::new(&meta(), &seen, Subject::All, &slots);

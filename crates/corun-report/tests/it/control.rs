@@ -1,4 +1,4 @@
-//! The page of a run under a policy: self-contained, escaped, and with what happened.
+//! The page of a run under a policy: self-contained, escaped, and with all events.
 
 use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
 use corun_model::reason::{Rule, SlotPart};
@@ -11,7 +11,7 @@ use corun_report::{ProfileReport, Subject};
 
 const MS: u64 = 1_000_000;
 
-/// The example's ten seconds under a policy that is in force in every other second and parks by turns.
+/// The example's ten seconds under a policy that is in force every other second and parks in turns.
 fn happened() -> (History, ControlSummary) {
     happened_in(&timeline())
 }
@@ -65,7 +65,7 @@ fn the_page_needs_nothing_but_itself_and_a_name_stays_a_name() {
 }
 
 #[test]
-fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undone() {
+fn it_shows_who_was_parked_when_the_decisions_the_gain_and_what_was_undone() {
     let page = page(Some(GuardLine { state: "helps", gain: Some(0.36), pairs: None }));
     assert!(page.contains("gang helps, by 36.0\u{a0}% of useful time (geometric mean over tenants)"));
     for heading in [
@@ -80,7 +80,7 @@ fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undo
         assert!(page.contains(heading), "{heading}");
     }
     let lanes = page.split("<h2>").find(|s| s.starts_with("Who was parked when")).unwrap();
-    // Four turns in each of the twenty slots, one less where the last goes on into the next slot's.
+    // Four turns in each of the twenty slots, one fewer if the last one goes on into the next slot.
     assert!(lanes.matches("<title>parked").count() > 40, "{lanes}");
     let decided = page.split("<h2>").find(|s| s.starts_with("What was decided")).unwrap();
     // Four turns in each of the twenty slots with the policy.
@@ -90,14 +90,14 @@ fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undo
 }
 
 #[test]
-fn a_policy_that_did_not_help_is_told_by_the_same_sentence_as_on_a_terminal() {
+fn a_policy_that_did_not_help_has_the_same_sentence_as_on_a_terminal() {
     let guard = GuardLine { state: "reverted", gain: Some(0.004), pairs: None };
     let said = guard.sentence("gang").unwrap();
     assert!(page(Some(guard)).contains(&said.replace(" %", "\u{a0}%")), "{said}");
 }
 
 #[test]
-fn what_a_dry_run_would_only_try_parks_nobody_on_the_page() {
+fn a_dry_run_parks_nobody_on_the_page() {
     let slots = timeline();
     let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
@@ -115,7 +115,7 @@ fn what_a_dry_run_would_only_try_parks_nobody_on_the_page() {
 }
 
 #[test]
-fn tenants_of_one_name_are_told_apart_by_their_keys_on_the_page_and_in_the_report() {
+fn tenants_with_one_name_are_distinguished_by_their_keys_on_the_page_and_in_the_report() {
     let namesakes = |seen: &mut Observation| {
         let of_hostile = seen.tenants.iter_mut().filter(|t| t.id == HOSTILE);
         of_hostile.for_each(|t| t.name = "postgresql.service".into());
@@ -147,7 +147,7 @@ fn tenants_of_one_name_are_told_apart_by_their_keys_on_the_page_and_in_the_repor
 }
 
 #[test]
-fn what_found_no_room_and_what_else_was_put_back_is_said_in_numbers() {
+fn entries_without_room_and_other_undone_changes_are_given_as_numbers() {
     let slots = timeline();
     let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());

@@ -1,4 +1,4 @@
-//! A machine that never was, for tests: five tenants on two CPUs for ten seconds, put together slot by slot.
+//! An invented machine, for tests: five tenants on two CPUs for ten seconds, assembled slot by slot.
 //!
 //! Every slot is an [`Observation`] that passes its own check; the whole window is their sum, so timeline and
 //! whole agree as they do on a real host. Numbers come from a small fixed generator: same bytes on every run.
@@ -24,7 +24,7 @@ const MS: u64 = 1_000_000;
 pub const SLOT_NS: u64 = 250 * MS;
 pub const SLOTS: u64 = 40;
 
-/// What one task did in one slot; whatever is left of its life it was blocked.
+/// The activity of one task in one slot; for the rest of its life it was blocked.
 #[derive(Clone, Debug, Default)]
 pub struct Did {
     pub compute_ns: u64,
@@ -112,7 +112,7 @@ pub fn account(did: &Did, random: &mut Random) -> Account {
     }
 }
 
-/// Cuts a time into pieces of a few orders of magnitude.
+/// Cuts a time into pieces of several orders of magnitude.
 fn cut(mut left_ns: u64, shortest_ns: u64, longest_ns: u64, random: &mut Random) -> Histogram {
     let mut h = Histogram::default();
     while left_ns > 0 {
@@ -183,7 +183,7 @@ pub fn task(id: u32, name: &str, tenant: TenantId, born_ns: u64, account: Accoun
     }
 }
 
-/// One slot: four threads of the subject that postgres and, in the middle, a compiler run over.
+/// One slot: four threads of the subject; postgres and, in the middle, a compiler preempt them.
 fn slot(index: u64, random: &mut Random) -> Observation {
     let start_ns = 5_000 * MS + index * SLOT_NS;
     let compiling = (12..30).contains(&index);

@@ -1,5 +1,5 @@
-//! Facts and what is said of them, as a table: also facts that no user is likely to meet. Each row of the snapshots is to be
-//! read as a user would. What must hold of every sentence is checked besides.
+//! Facts and their sentences, as a table: including facts that no user is likely to meet. Read each row of
+//! the snapshots as a user would. The test also checks the conditions for every sentence.
 
 use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::ledger::Held;
@@ -14,7 +14,7 @@ use std::fmt::Write;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// What must hold of whatever is said.
+/// The conditions for every sentence.
 fn check(facts: &str, said: &str) {
     for never in
         ["NaN", "inf ", " 0 ns", " -0 ", "-0.00", "  ", "()", "steal -", "siblings -", "memory -", "other -"]
@@ -41,7 +41,7 @@ fn table(rows: Vec<(&str, String)>) -> String {
 }
 
 #[test]
-fn what_a_profile_says() {
+fn the_sentences_of_a_profile() {
     let busy = |compute_ms: u64| Did { compute_ns: compute_ms * MS, ..Did::default() };
     let held = |stopped_ms: u64, frozen_ms: u64| {
         Some(Held { stopped_ns: stopped_ms * MS, frozen_ns: frozen_ms * MS })
@@ -153,7 +153,7 @@ fn what_a_profile_says() {
 }
 
 #[test]
-fn what_verify_says() {
+fn the_sentences_of_verify() {
     let culprit = |who: Option<&str>, share: f64| Culprit {
         tenant: who.map(str::to_owned),
         kind: "command".into(),
@@ -294,7 +294,7 @@ fn what_verify_says() {
 }
 
 #[test]
-fn what_predict_says() {
+fn the_sentences_of_predict() {
     let estimate = |slowdown: f64, interval: [f64; 2]| Estimate {
         slowdown,
         interval,
@@ -401,7 +401,7 @@ fn what_predict_says() {
 }
 
 #[test]
-fn what_control_says_of_a_decision() {
+fn the_sentences_of_control_about_a_decision() {
     use corun_model::reason::{Kept, Release, Rule, SlotPart, Then};
     use corun_model::refusal::{Protected, ProtectedBy};
     use corun_model::{Action, CpuId, Decision, Fate, Outcome, Reason, Refusal, TaskId, TenantId};
@@ -501,7 +501,7 @@ fn what_control_says_of_a_decision() {
 }
 
 #[test]
-fn what_control_says_in_the_end() {
+fn the_sentences_of_control_in_the_end() {
     use corun_report::control::GuardLine;
     let guard = |state, gain| GuardLine { state, gain, pairs: Some(3) }.sentence("auto");
     let said = [

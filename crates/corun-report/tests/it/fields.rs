@@ -1,4 +1,4 @@
-//! The fields of JSON, to be held against the documentation.
+//! The fields of JSON, to be compared with the documentation.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

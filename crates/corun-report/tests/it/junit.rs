@@ -1,5 +1,5 @@
-//! JUnit XML by the schema that continuous integration reads it with (Jenkins' `junit-10.xsd`): which elements stand in
-//! which, their attributes, and counts that agree with what is there.
+//! JUnit XML according to the schema of continuous integration (Jenkins' `junit-10.xsd`): the elements inside
+//! each element, their attributes, and counts that match the content.
 
 use corun_predict::estimate::Culprit;
 use corun_predict::verdict::{Disturbance, Ruling, Verdict};
@@ -27,7 +27,7 @@ impl Element {
     }
 }
 
-/// The document's root; panics where it is no XML.
+/// The document's root; panics if it is not XML.
 fn read(xml: &str) -> Element {
     let mut reader = Reader::from_str(xml);
     let mut open = vec![Element::default()];
@@ -65,8 +65,8 @@ fn read(xml: &str) -> Element {
     open.remove(0).children.remove(0)
 }
 
-/// Which children and attributes an element may have; those that it must have first, up to the bar. `skipped` of all
-/// suites together is not in the schema, but readers know it from other writers.
+/// The permitted children and attributes of an element; first the required ones, up to the bar. `skipped` for
+/// all suites together is not in the schema, but readers know it from other writers.
 const RULES: &[(&str, &str, &str)] = &[
     ("testsuites", "testsuite", "| name time tests failures disabled errors skipped"),
     (
@@ -142,7 +142,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
 }
 
 #[test]
-fn junit_is_what_its_readers_expect_whatever_came_of_the_run() {
+fn junit_is_valid_for_its_readers_whatever_the_result_of_the_run() {
     for (verdict, status, failures, errors) in [
         (Ruling::Clean, 0, 0, 0),
         (Ruling::Disturbed, 0, 1, 0),

@@ -1,4 +1,4 @@
-//! The page of a run on a modelled machine: what the terminal prints of it stands on top.
+//! The page of a run on a modelled machine: the output of the terminal is on top.
 
 use crate::example::{meta, timeline, whole};
 use corun_model::{Unavailable, What};
@@ -53,7 +53,7 @@ fn report() -> SimReport {
 }
 
 #[test]
-fn the_page_shows_every_slowdown_with_its_interval_and_every_figure_that_the_terminal_prints() {
+fn the_page_shows_every_slowdown_with_its_interval_and_every_figure_of_the_terminal() {
     let report = report();
     let page = html::render_modelled(&report, "<p>more</p>");
     let (top, profile) = page.split_once("<h2>Where the time went").expect("the profile comes below");
@@ -77,7 +77,7 @@ fn the_page_shows_every_slowdown_with_its_interval_and_every_figure_that_the_ter
     ] {
         assert!(top.contains(part), "no {part} in\n{top}");
     }
-    // A line and its two caps for the one who has an interval, and the mark of the baseline.
+    // A line and its two caps for the one with an interval, and the mark of the baseline.
     assert_eq!((top.matches("\"whisker\"").count(), top.matches("\"mark\"").count()), (3, 1));
     for outside in ["http:", "https:", "src=", "href=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
@@ -90,7 +90,7 @@ fn the_page_shows_every_slowdown_with_its_interval_and_every_figure_that_the_ter
 }
 
 #[test]
-fn of_one_seed_there_are_no_whiskers_and_without_a_baseline_no_marks() {
+fn with_one_seed_there_are_no_whiskers_and_without_a_baseline_no_marks() {
     let mut report = report();
     let slowdown = Estimate { half_width: None, n: 1, ..report.tenants[0].slowdown.unwrap() };
     report.seeds.truncate(1);
@@ -107,7 +107,7 @@ fn of_one_seed_there_are_no_whiskers_and_without_a_baseline_no_marks() {
 }
 
 #[test]
-fn of_a_thousand_tenants_most_fold_and_the_rest_is_counted() {
+fn of_a_thousand_tenants_most_are_folded_and_the_rest_is_counted() {
     let mut report = report();
     report.tenants = vec![report.tenants[0].clone(); 1_000];
     let page = html::render_modelled(&report, "");

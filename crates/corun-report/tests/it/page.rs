@@ -51,7 +51,7 @@ fn the_same_input_gives_the_same_page() {
 }
 
 #[test]
-fn the_parts_of_every_bar_fill_what_the_task_lived() {
+fn the_parts_of_every_bar_fill_the_life_of_its_task() {
     let page = html::render(&report(SUBJECT));
     let (_, rows) = page.split_once("<table class=\"tasks\">").unwrap();
     let (rows, _) = rows.split_once("</table>").unwrap();
@@ -79,7 +79,7 @@ fn an_overflowing_wait_is_marked_and_says_and_longer() {
 }
 
 #[test]
-fn a_page_of_next_to_nothing_is_still_a_page() {
+fn an_almost_empty_page_is_still_a_page() {
     let mut seen = alone(&Did::default());
     seen.by_tenant.clear();
     seen.tasks.clear();

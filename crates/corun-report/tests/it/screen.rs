@@ -1,4 +1,4 @@
-//! The terminal report, looked at as a whole.
+//! The terminal report as a whole.
 
 use crate::example::{alone, meta, timeline, whole, Did, COMPILER, POSTGRES, SUBJECT};
 use corun_model::{Culprits, Observation, Unavailable, What};
@@ -38,7 +38,7 @@ fn a_screen_without_unicode_is_ascii() {
 }
 
 #[test]
-fn colour_changes_no_letter() {
+fn color_changes_no_letter() {
     let plain = render(&example(), &Style::plain(100));
     let colour = render(&example(), &Style { colour: true, ..Style::plain(100) });
     assert_ne!(plain, colour);
@@ -53,7 +53,7 @@ fn console_free(text: &str) -> String {
 }
 
 #[test]
-fn what_runs_in_a_culprit_is_said_where_its_name_does_not() {
+fn the_contents_of_a_culprit_are_shown_if_its_name_does_not_say_them() {
     let slots = timeline();
     let said = |rename: &dyn Fn(&mut Observation)| {
         let mut seen = whole(&slots);
@@ -66,7 +66,7 @@ fn what_runs_in_a_culprit_is_said_where_its_name_does_not() {
     assert!(postgres.starts_with("postgresql.service: postgres (900) "), "{postgres}");
     assert!(postgres.contains(", walwriter (901) "), "{postgres}");
     assert!(compiler.starts_with("build-7 (3f9ac1): cc1plus (7000) "), "{compiler}");
-    // One task that is called as its tenant is has been named already.
+    // A single task with its tenant's name has been named already.
     let as_its_program = said(&|seen| {
         seen.tenants.iter_mut().filter(|t| t.id == COMPILER).for_each(|t| t.name = "cc1plus".into());
     });
@@ -82,7 +82,7 @@ fn a_process_cannot_draw_on_the_screen_with_its_name() {
 }
 
 #[test]
-fn tenants_of_one_name_are_told_apart_in_every_output() {
+fn tenants_with_one_name_are_distinguished_in_every_output() {
     let slots = timeline();
     let mut seen = whole(&slots);
     for t in seen.tenants.iter_mut().filter(|t| [POSTGRES, COMPILER].contains(&t.id)) {
@@ -99,12 +99,12 @@ fn tenants_of_one_name_are_told_apart_in_every_output() {
 }
 
 #[test]
-fn of_everybody_the_screen_says_who_loses_how_much_to_whom() {
+fn for_everybody_the_screen_says_who_loses_how_much_to_whom() {
     let slots = timeline();
     let mut report = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let screen = render(&report, &Style::plain(80));
     insta::assert_snapshot!("everybody_80", screen);
-    // However many there are, it is the ten that lost most.
+    // However many there are, it shows the ten that lost most.
     let victim = report.tenants[0].clone();
     report.tenants.extend((0..20).map(|n| {
         let mut t = victim.clone();
@@ -153,7 +153,7 @@ fn a_wait_longer_than_the_histogram_is_at_least_that_long() {
 }
 
 #[test]
-fn what_a_switch_costs_is_said_only_where_there_are_many() {
+fn the_cost_of_a_switch_is_reported_only_if_there_are_many() {
     let mut report = example();
     assert!(
         render(&report, &Style::plain(200)).contains("the probe 0.2 % of all CPUs' time (98 ns per switch)")
@@ -164,7 +164,7 @@ fn what_a_switch_costs_is_said_only_where_there_are_many() {
 }
 
 #[test]
-fn what_is_lost_is_a_share_of_the_time_there_was() {
+fn a_loss_is_a_share_of_the_available_time() {
     let mut report = example();
     report.loss.unknown_ns = report.tenants.iter().map(|t| t.account.ledger.total_ns).sum::<u64>() / 50;
     assert!(render(&report, &Style::plain(200)).contains("lost: 2.0 % of task time"));

@@ -28,14 +28,14 @@ fn a_victim_reads_who_took_how_much_largest_first() {
 }
 
 #[test]
-fn a_subject_that_nobody_disturbed_is_told_so() {
+fn an_undisturbed_subject_is_reported_as_such() {
     assert_eq!(said(&alone(&busy(500))), "Undisturbed: nobody took its CPU.");
     let did = Did { stolen: vec![(POSTGRES, MS)], ..busy(500) };
     assert_eq!(said(&alone(&did)), "Undisturbed: it waited 0.2 % of its compute time, too little to matter.");
 }
 
 #[test]
-fn throttling_is_never_blamed_on_a_neighbour() {
+fn throttling_is_never_blamed_on_a_neighbor() {
     let did = Did { throttled_ns: 400 * MS, ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
@@ -45,11 +45,11 @@ fn throttling_is_never_blamed_on_a_neighbour() {
 }
 
 #[test]
-fn who_stopped_or_froze_it_comes_first() {
+fn being_stopped_or_frozen_comes_first() {
     let held = |stopped_ms, frozen_ms| Some(Held { stopped_ns: stopped_ms * MS, frozen_ns: frozen_ms * MS });
     let stopped = "Stopped by a signal or a debugger for";
     let cases = [
-        // (stopped ms, frozen ms, compute ms, stolen ms of a second, what is said)
+        // (stopped ms, frozen ms, compute ms, stolen ms of a second, the sentence)
         (750, 0, 250, 0, format!("{stopped} 75 % of its time. Otherwise nobody took its CPU.")),
         (
             0,
@@ -96,7 +96,7 @@ fn who_stopped_or_froze_it_comes_first() {
 }
 
 #[test]
-fn who_stopped_some_of_everybody_is_nobodys_matter() {
+fn stops_of_some_of_everybody_are_not_reported() {
     let held = Some(Held { stopped_ns: 500 * MS, frozen_ns: 0 });
     let seen = alone(&Did { held, ..busy(500) });
     let report = ProfileReport::new(&meta(), &seen, Subject::All, &[]);
@@ -104,7 +104,7 @@ fn who_stopped_some_of_everybody_is_nobodys_matter() {
 }
 
 #[test]
-fn its_own_tasks_in_each_others_way_are_not_neighbours() {
+fn its_own_tasks_that_delay_each_other_are_not_neighbors() {
     let did = Did { stolen: vec![(SUBJECT, 450 * MS), (IDLE, 5 * MS)], ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
@@ -161,7 +161,7 @@ fn measured_spinning_counts_as_lost_and_unmeasured_makes_a_lower_bound() {
 }
 
 #[test]
-fn all_tenants_together_have_no_neighbours_but_still_wait() {
+fn all_tenants_together_have_no_neighbors_but_still_wait() {
     let seen = alone(&Did { stolen: vec![(POSTGRES, 100 * MS)], ..busy(500) });
     assert_eq!(
         answer::headline(&ProfileReport::new(&meta(), &seen, Subject::All, &[])),
@@ -170,7 +170,7 @@ fn all_tenants_together_have_no_neighbours_but_still_wait() {
 }
 
 #[test]
-fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_is_told_apart() {
+fn culprits_with_one_name_are_summed_in_the_sentence_and_a_single_one_of_them_is_distinguished() {
     let mut seen = alone(&Did { stolen: vec![(POSTGRES, 50 * MS), (COMPILER, 40 * MS)], ..busy(500) });
     for (t, key) in seen.tenants.iter_mut().zip(["pid:1", "pgid:2", "pgid:3"]) {
         (t.name, t.key) = ("cc1".to_owned(), key.to_owned());
@@ -184,13 +184,13 @@ fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_i
 }
 
 #[test]
-fn what_was_taken_by_nobody_known_reads_as_no_tenants_name() {
+fn time_without_a_known_culprit_reads_as_no_tenants_name() {
     let did = Did { stolen: vec![(POSTGRES, 50 * MS)], unattributed_ns: 10 * MS, ..busy(500) };
     assert!(said(&alone(&did)).ends_with(", 2.0 % taken by somebody unknown."));
 }
 
 #[test]
-fn many_culprits_are_summed_up_behind_the_third() {
+fn many_culprits_are_summed_after_the_third() {
     let fourth = TenantId(77);
     let mut seen = alone(&Did { stolen: vec![(POSTGRES, 135 * MS)], ..busy(500) });
     seen.tenants.push(Tenant {
@@ -208,7 +208,7 @@ fn many_culprits_are_summed_up_behind_the_third() {
 }
 
 #[test]
-fn what_would_mislead_is_said_before_the_numbers() {
+fn misleading_facts_come_before_the_numbers() {
     let mut seen = alone(&Did { unknown_ns: 100 * MS, ..busy(500) });
     seen.loss.events = 1203;
     seen.machine.host_steal_ns = Some(400 * MS);
@@ -226,7 +226,7 @@ fn what_would_mislead_is_said_before_the_numbers() {
 }
 
 #[test]
-fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() {
+fn the_loss_of_wall_time_comes_first_and_says_when_it_is_unclear() {
     let lost = |share: [f64; 3]| {
         let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share, stopped_anyway: 0.0 });
         let did = Did { stolen: vec![(POSTGRES, 500 * MS)], ..busy(500) };
@@ -245,7 +245,7 @@ fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() 
 }
 
 #[test]
-fn tasks_in_each_others_way_are_counted_at_a_time_and_on_the_cpus_that_they_may_use() {
+fn tasks_that_delay_each_other_are_counted_at_a_time_and_on_the_cpus_that_they_may_use() {
     let mut seen = alone(&Did { stolen: vec![(SUBJECT, 450 * MS)], ..busy(500) });
     let subject = seen.by_tenant.iter_mut().find(|t| t.id == SUBJECT).unwrap();
     subject.tasks = 6_002;
@@ -269,7 +269,8 @@ fn tasks_that_wait_for_each_other_on_isolated_cpus_are_told_that_isolation_is_wh
     use corun_model::limits::{CpuSet, TaskLimits};
     use corun_model::CpuId;
     let isolated = "isolated, and the kernel moves no task between isolated CPUs; pin each to one";
-    // The CPUs that its tasks may use, whether isolation is why, how many live at a time, and whether that is said.
+    // The CPUs that its tasks may use, whether isolation is why, how many live at a time, and whether that is
+    // reported.
     let rows: [(Option<&[u32]>, bool, usize, bool); 6] = [
         (None, false, 1, false),
         (Some(&[0, 1]), false, 1, false),

@@ -1,5 +1,5 @@
-//! What was stolen is the same whoever says it: a profile's parts, a prediction's window and a verdict, on the same observation, of a
-//! command and of a virtual machine.
+//! Stolen time is the same in a profile's parts, a prediction's window and a verdict, for the same
+//! observation, for a command and for a virtual machine.
 
 use crate::example::meta;
 use corun_model::culprit::Share;
@@ -14,7 +14,7 @@ use corun_report::{ProfileReport, Subject};
 const WINDOW_NS: u64 = 1_000;
 const UNATTRIBUTED_NS: u64 = 5;
 
-/// A window of one task of the first tenant that waited for each of these tenants for so long.
+/// A window of one task of the first tenant that waited for each of these tenants for the given time.
 fn waited(kind: TenantKind, key: &str, for_whom: &[(TenantKind, &str, u64)]) -> Observation {
     let kinds = std::iter::once((kind, key, 20)).chain(for_whom.iter().copied());
     let tenants: Vec<(Tenant, u64)> = kinds
@@ -53,7 +53,7 @@ fn waited(kind: TenantKind, key: &str, for_whom: &[(TenantKind, &str, u64)]) -> 
 }
 
 #[test]
-fn profile_and_predict_find_the_same_stolen_also_for_a_virtual_machine_with_io_threads() {
+fn profile_and_predict_find_the_same_stolen_time_also_for_a_virtual_machine_with_io_threads() {
     use TenantKind::{Command, Container, Idle, Kernel, Others, Vm, VmIo, Watcher};
     let neighbours = [
         (Command, "pgid:9", 40),
@@ -81,7 +81,7 @@ fn profile_and_predict_find_the_same_stolen_also_for_a_virtual_machine_with_io_t
         assert_eq!(predict_ns, (profile.stolen_ns() + profile.unattributed_ns) as f64, "{key}");
         let by_culprit: f64 = window.culprits.values().sum();
         assert_eq!(by_culprit, predict_ns, "{key}: a verdict names who did it");
-        // A report that is read again, as from a file, says the same.
+        // A report that is read back, as from a file, gives the same.
         let again: ProfileReport = serde_json::from_str(&corun_report::json::compact(&report)).unwrap();
         assert_eq!(Lost::of(&again.subject.account), profile, "{key}");
     }

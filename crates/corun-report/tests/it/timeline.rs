@@ -1,4 +1,4 @@
-//! The Perfetto trace: what is written decodes to what happened.
+//! The Perfetto trace: the written bytes decode to the events.
 
 use crate::example::{timeline, POSTGRES, SUBJECT};
 use corun_model::run_log::Waker;
@@ -70,7 +70,7 @@ fn idle_is_pid_zero_and_states_are_the_kernels() {
 }
 
 #[test]
-fn a_wake_up_comes_from_who_woke_and_from_pid_zero_where_that_was_an_interrupt() {
+fn a_wake_up_comes_from_the_waker_and_from_pid_zero_for_an_interrupt() {
     let written = decoded();
     let events = written.packet.iter().filter_map(|p| p.ftrace_events.as_ref()).flat_map(|b| &b.event);
     let wakers: std::collections::BTreeSet<u32> =

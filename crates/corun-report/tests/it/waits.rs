@@ -1,4 +1,4 @@
-//! The longest waits of a report: as text, as JSON, and what is refused.
+//! The longest waits of a report: as text, as JSON, and refused ones.
 
 use crate::example::{meta, timeline, whole, COMPILER, POSTGRES, SUBJECT};
 use corun_model::run_log::Waker;
@@ -62,7 +62,7 @@ fn report(with: impl Fn(&mut Vec<Wait>)) -> ProfileReport {
 }
 
 #[test]
-fn each_wait_says_whose_when_where_why_and_who_held_the_cpu() {
+fn each_wait_names_the_task_the_time_the_place_the_reason_and_the_occupants_of_the_cpu() {
     let screen = render(&report(|_| ()), &Style::plain(100));
     let from = screen.find("Longest waits").expect("they are there");
     let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.is_empty()).collect();
@@ -71,7 +71,7 @@ fn each_wait_says_whose_when_where_why_and_who_held_the_cpu() {
 }
 
 #[test]
-fn who_asks_for_waits_of_a_task_that_has_none_is_told_so_and_who_does_not_ask_is_told_nothing() {
+fn a_request_for_waits_of_a_task_without_any_is_answered_and_without_a_request_nothing_is_printed() {
     let none = render(&report(Vec::clear), &Style::plain(80));
     assert!(none.contains("No task waited for a CPU."), "{none}");
     let slots = timeline();
@@ -81,7 +81,7 @@ fn who_asks_for_waits_of_a_task_that_has_none_is_told_so_and_who_does_not_ask_is
 }
 
 #[test]
-fn the_page_says_of_each_wait_what_the_screen_says() {
+fn the_page_has_the_same_text_for_each_wait_as_the_screen() {
     let page = corun_report::html::render(&report(|waits| waits[0].name = "<b>".into()));
     let (_, from) = page.split_once("<h2>Longest waits for a CPU</h2>").expect("they are there");
     let (section, _) = from.split_once("</section>").unwrap();
