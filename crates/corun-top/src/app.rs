@@ -1,4 +1,5 @@
-//! The state of `top`: keys and windows come in, a request of the user's comes out now and then. It touches no terminal, file or clock.
+//! The state of `top`: keys and windows come in, and now and then a request for the caller comes out. It
+//! touches no terminal, file or clock.
 
 use crate::history::History;
 use crate::keys::{Action, Keys};
@@ -16,47 +17,47 @@ const LONG_FILTER: usize = 40;
 /// What is known before the first window.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Whom it is about, for people: everybody, or a file.
+    /// The subject, for people: everybody, or a file.
     pub target: String,
-    /// Whether a file is shown, and nothing new comes.
+    /// Whether a file is shown, so that nothing new comes.
     pub is_replay: bool,
     /// What cannot be seen here and why, a sentence each; safe on a terminal.
     pub missing: Vec<String>,
 }
 
-/// What the user wants that the state alone cannot do.
+/// A wish of the user that the state alone cannot fulfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Leave.
     Quit,
-    /// Write a report of the window that is shown.
+    /// Write a report of the displayed window.
     Save,
     /// Trace everybody for a while.
     Trace,
-    /// Look at what precedes all that there is of a replay.
+    /// Look at the time before the present part of a replay.
     Before,
     /// Look at what follows it.
     After,
 }
 
-/// What is looked at. Each goes back to the one below it.
+/// The present view. Each goes back to the one below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Screen {
     /// All tenants.
     Overview {
-        /// The row that is chosen; `None`: the first, whoever that is.
+        /// The selected row; `None`: the first, whichever that is.
         chosen: Option<TenantId>,
     },
     /// Victims and culprits.
     Matrix {
-        /// The victim that is chosen; `None`: the first.
+        /// The selected victim; `None`: the first.
         chosen: Option<TenantId>,
     },
     /// One tenant.
     Tenant {
         /// Who.
         id: TenantId,
-        /// In which of its lists the rows are chosen.
+        /// The list in which the rows are selected.
         focus: Focus,
         /// Which of its culprits is chosen.
         culprit: usize,
@@ -74,7 +75,7 @@ pub enum Focus {
     Threads,
 }
 
-/// What tenants are sorted by, the most first.
+/// The sort key of tenants, descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is a column of the table")]
 pub enum Sort {
@@ -98,7 +99,7 @@ pub struct App {
     pub history: History,
     /// Which key does what.
     pub keys: Keys,
-    /// The number of the snapshot that is held; `None`: the newest, whichever that is.
+    /// The number of the held snapshot; `None`: the newest, whichever that is.
     held: Option<u64>,
     screens: Vec<Screen>,
     /// Letters that a tenant's name must have.
@@ -109,7 +110,7 @@ pub struct App {
     pub sort: Sort,
     /// Whether the help is shown.
     pub is_helping: bool,
-    /// What came of the last request; gone with the next key.
+    /// The result of the last request; gone with the next key.
     pub notice: Option<String>,
     /// Why nothing new comes any more.
     pub ended: Option<String>,
@@ -138,7 +139,7 @@ impl App {
         self.history.push(snapshot);
     }
 
-    /// Another part of a replay is to be looked at, from its end or from its beginning on.
+    /// Another part of a replay is to be shown, from its end or from its beginning.
     pub fn turn_to(&mut self, snapshots: Vec<Arc<Snapshot>>, from_its_end: bool) {
         self.history = History::of(snapshots, from_its_end);
         let place = if from_its_end { self.history.len().saturating_sub(1) } else { 0 };
@@ -153,7 +154,7 @@ impl App {
         }
     }
 
-    /// The place in the history of the snapshot that is shown.
+    /// The position of the displayed snapshot in the history.
     pub fn place(&self) -> usize {
         self.held.map_or(self.history.len().saturating_sub(1), |number| self.history.place(number))
     }
@@ -172,7 +173,7 @@ impl App {
         matches!(self.screen(), Screen::Tenant { .. })
     }
 
-    /// The tenants that are shown, in their order.
+    /// The displayed tenants, in their order.
     pub fn rows(&self) -> Vec<&Row> {
         let Some(snapshot) = self.shown() else { return Vec::new() };
         let wanted = self.filter.to_lowercase();
@@ -197,7 +198,7 @@ impl App {
         rows
     }
 
-    /// The place of the chosen tenant among the rows.
+    /// The position of the selected tenant among the rows.
     pub fn chosen_row(&self) -> usize {
         let chosen = match self.screen() {
             Screen::Overview { chosen } | Screen::Matrix { chosen } => *chosen,
@@ -206,7 +207,7 @@ impl App {
         chosen.and_then(|id| self.rows().iter().position(|row| row.id == id)).unwrap_or(0)
     }
 
-    /// The tenant that is looked at, or that is chosen.
+    /// The tenant that is displayed or selected.
     pub fn tenant(&self) -> Option<TenantId> {
         match self.screen() {
             Screen::Tenant { id, .. } => Some(*id),
@@ -220,7 +221,7 @@ impl App {
         self.shown().and_then(of).unwrap_or_default()
     }
 
-    /// A key was pressed. What it asks for that the state cannot do is the result.
+    /// A key was pressed. If the state cannot fulfill its request, the result is that request.
     pub fn on_key(&mut self, key: &KeyEvent) -> Option<Request> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -371,7 +372,7 @@ impl App {
         };
     }
 
-    /// A file has more than what can be looked at together: beyond its ends somebody else must look.
+    /// A file has more than fits: beyond the ends of this part the caller must look.
     fn step(&mut self, snapshots: isize) -> Option<Request> {
         let place = self.place();
         let to = place.saturating_add_signed(snapshots).min(self.history.len().saturating_sub(1));

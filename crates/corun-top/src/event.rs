@@ -3,13 +3,13 @@
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
 
-/// Something has happened that no key did.
+/// An event other than a key.
 #[derive(Debug)]
 pub enum Event {
     /// A window has passed.
     Snapshot(Arc<Snapshot>),
-    /// Something that a user asked for is done, or is not; a sentence.
+    /// A user's request is done, or has failed; a sentence.
     Said(String),
-    /// Nothing new comes any more; why, a sentence.
+    /// The end of new data; the reason, as a sentence.
     Ended(String),
 }

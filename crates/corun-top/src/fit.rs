@@ -1,4 +1,4 @@
-//! Text that fits: cut and filled up by the columns that it takes on a terminal, where some letters take two.
+//! Text that fits: cut and padded to its columns on a terminal, where some letters take two.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -7,7 +7,7 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// At most so many columns of a text; `~` says that it was cut.
+/// At most this many columns of a text; `~` marks a cut.
 pub fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -28,20 +28,21 @@ pub fn cut(text: &str, most: usize) -> String {
     out
 }
 
-/// Exactly so many columns, the text at their beginning.
+/// Exactly this many columns, aligned left.
 pub fn left(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     let rest = columns - width(&text);
     text + &" ".repeat(rest)
 }
 
-/// Exactly so many columns, the text at their end.
+/// Exactly this many columns, aligned right.
 pub fn right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     " ".repeat(columns - width(&text)) + &text
 }
 
-/// Breaks a sentence at its spaces into lines of at most so many columns, and at most so many lines. A number keeps its unit.
+/// Breaks a sentence at its spaces into lines of at most this many columns, and at most this many lines. A
+/// number keeps its unit.
 pub fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
     const UNITS: [&str; 7] = [" ns", " µs", " ms", " s", " h", " %", " CPUs"];
     let mut kept: Vec<String> = Vec::new();
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_takes_the_columns_that_it_is_given_whatever_its_letters_take() {
+    fn a_text_takes_its_given_columns_whatever_its_letters_take() {
         for text in ["", "web", "a-rather-long-name", "数据库服务器", "émile", "数a据b库"] {
             for columns in 0..12 {
                 assert_eq!(width(&left(text, columns)), columns, "{text} in {columns}");

@@ -1,4 +1,4 @@
-//! The snapshots that can still be looked at: the newest, as many as fit.
+//! The snapshots that can still be shown: the newest, as many as fit.
 
 use crate::snapshot::Snapshot;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Most snapshots that are kept.
 pub const MOST: usize = 600;
-/// Most room that they take, in bytes, more or less.
+/// The most memory that they take, approximately, in bytes.
 const ROOM: usize = 48 << 20;
 
 /// The newest snapshots, oldest first.
@@ -58,7 +58,7 @@ impl History {
         self.snapshots.is_empty()
     }
 
-    /// The place of a snapshot by its number; of one that has gone, that of the oldest.
+    /// The position of a snapshot by its number; for one that has gone, that of the oldest.
     pub fn place(&self, number: u64) -> usize {
         self.snapshots.partition_point(|m| m.number < number).min(self.snapshots.len().saturating_sub(1))
     }
@@ -68,7 +68,7 @@ impl History {
         self.snapshots.get(place)
     }
 
-    /// Up to so many that end with the one at a place, oldest first.
+    /// At most this many that end with the one at a position, oldest first.
     pub fn until(&self, place: usize, most: usize) -> impl Iterator<Item = &Arc<Snapshot>> {
         let end = (place + 1).min(self.snapshots.len());
         self.snapshots.range(end.saturating_sub(most)..end)
@@ -81,7 +81,7 @@ mod tests {
     use corun_model::Observation;
 
     #[test]
-    fn the_newest_moments_are_kept_and_who_looks_at_one_that_has_gone_sees_the_oldest() {
+    fn the_newest_moments_are_kept_and_a_view_of_one_that_has_gone_shows_the_oldest() {
         let mut history = History::default();
         for number in 0..1_000 {
             history.push(Arc::new(Snapshot::new(number, String::new(), Observation::default())));

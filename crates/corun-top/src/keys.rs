@@ -1,4 +1,4 @@
-//! Which key does what: the keys that everybody has, and a file that changes them.
+//! Which key does what: the default keys, and a file that changes them.
 //!
 //! ```toml
 //! [keys]
@@ -6,7 +6,8 @@
 //! pause = "p"
 //! ```
 //!
-//! What a file names replaces the keys of that action; a key that it takes is no longer another action's. Ctrl-C always quits.
+//! The keys that a file names replace those of that action; no other action keeps such a key. Ctrl-C always
+//! quits.
 
 use corun_model::workload::read_toml;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -42,7 +43,7 @@ pub enum Action {
     Trace,
 }
 
-/// Every action: its name in a file, its keys when no file changes them, and what it does.
+/// Every action: its name in a file, its default keys, and its effect.
 pub const ACTIONS: [(Action, &str, &[&str], &str); 20] = [
     (Action::Up, "up", &["up", "k"], "the row above"),
     (Action::Down, "down", &["down", "j"], "the row below"),
@@ -66,7 +67,7 @@ pub const ACTIONS: [(Action, &str, &[&str], &str); 20] = [
     (Action::Quit, "quit", &["q"], "quit"),
 ];
 
-/// A key with what is held down.
+/// A key with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Key {
@@ -94,7 +95,7 @@ const NAMED: [(&str, KeyCode); 14] = [
 ];
 
 impl Key {
-    /// The key that was pressed. Shift is in the letter.
+    /// The pressed key. Shift is in the letter.
     pub fn of(event: &KeyEvent) -> Key {
         let held = |modifier| event.modifiers.contains(modifier);
         Key { code: event.code, ctrl: held(KeyModifiers::CONTROL), alt: held(KeyModifiers::ALT) }
@@ -133,7 +134,7 @@ impl TryFrom<String> for Key {
         if !ctrl {
             return Ok(Key { code, ctrl, alt });
         }
-        // What a terminal sends for ctrl with a letter has no case, and is another key's for some.
+        // With ctrl, a terminal sends no case, and for some letters the code of another key.
         match code {
             KeyCode::Char('c' | 'C') => Err(format!("`{text}` always quits; name another key")),
             KeyCode::Char('i' | 'I') => {
@@ -185,10 +186,10 @@ enum OneOrMore {
     More(Vec<String>),
 }
 
-/// A file of keys that says something else than keys.
+/// A file of keys with an error.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeysError {
-    /// It is no TOML, or names what there is not.
+    /// It is not TOML, or names something that does not exist.
     #[error("line {line}: {what}")]
     Malformed {
         /// Which line, from 1.
@@ -225,7 +226,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The usual keys, as a file changes them.
+    /// The usual keys, changed by a file.
     ///
     /// # Errors
     /// [`KeysError`], one sentence.
@@ -258,7 +259,7 @@ impl Keys {
             !file.keys.contains_key(action) && claimed.iter().all(|(other, _)| other != key)
         });
         keys.extend(claimed);
-        // In the order of the table, so that files of the same keys are the same.
+        // In the order of the table, so that files with the same keys are identical.
         keys.sort_by_key(|(_, action)| ACTIONS.iter().position(|(a, ..)| a == action));
         Ok(Keys(keys))
     }
@@ -272,7 +273,7 @@ impl Keys {
         self.0.iter().find(|(known, _)| *known == key).map(|(_, action)| *action)
     }
 
-    /// The keys of an action, for people; empty where it has none.
+    /// The keys of an action, for people; empty if it has none.
     pub fn of(&self, action: Action) -> String {
         let own = self.0.iter().filter(|(_, a)| *a == action).map(|(key, _)| key.to_string());
         let always = (action == Action::Quit).then(|| "ctrl-c".to_owned());
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_a_key_away_from_what_it_did_and_ctrl_c_always_quits() {
+    fn a_file_takes_a_key_away_from_its_action_and_ctrl_c_always_quits() {
         let keys = Keys::read("[keys]\nquit = \"x\"\nsave = [\"q\", \"ctrl-s\"]\n").unwrap();
         let action = |key: &str| keys.action(&press(key));
         assert_eq!(
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_all_keys_from_quitting_is_told_the_one_that_is_left() {
+    fn a_user_who_takes_all_keys_from_quitting_is_told_the_remaining_one() {
         let keys = Keys::read("[keys]\nquit = []\n").unwrap();
         assert_eq!(
             (keys.of(Action::Quit), Keys::default().of(Action::Quit)),
@@ -367,13 +368,13 @@ mod tests {
     }
 
     #[test]
-    fn all_keys_are_written_as_a_file_that_is_read_again() {
+    fn all_keys_are_written_as_a_file_that_can_be_read_again() {
         let keys = Keys::read("[keys]\nquit = \"x\"\n").unwrap();
         assert_eq!(Keys::read(&keys.to_toml()), Ok(keys));
     }
 
     #[test]
-    fn a_file_that_is_wrong_is_refused_with_the_line_or_the_action() {
+    fn a_wrong_file_is_refused_with_the_line_or_the_action() {
         let said = |text: &str| Keys::read(text).unwrap_err().to_string();
         assert!(
             said("[keys]\nquit = \"q\"\nqit = \"q\"\n")

@@ -1,4 +1,4 @@
-//! `corun top`: who keeps whom from a CPU, in a terminal, as it happens and a while back.
+//! `corun top`: who keeps whom from a CPU, in a terminal, live and a while back.
 //!
 //! ```text
 //! keys ─────┐                          ┌▶ a frame of lines   (view, pure)
@@ -7,8 +7,8 @@
 //!   └ live: a session in a thread of its own
 //! ```
 //!
-//! Only [`terminal`] touches the terminal, only [`live`] the machine and only [`requests`] files. Names come from processes of others:
-//! [`snapshot`] takes from them whatever could steer a terminal.
+//! Only [`terminal`] touches the terminal, only [`live`] the machine and only [`requests`] files. Names come
+//! from other users' processes: [`snapshot`] removes everything that could control a terminal.
 
 #![deny(missing_docs)]
 

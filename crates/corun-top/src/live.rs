@@ -15,17 +15,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the first window of a view is, in nanoseconds: short, so that there is something to see.
+/// The length of the first window of a view, in nanoseconds: short, so that something is visible soon.
 pub const FIRST_NS: u64 = 200_000_000;
 
 /// How to watch.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The source; `None`: the best there is.
+    /// The source; `None`: the best one.
     pub source: Option<watcher::Source>,
     /// How long the first window is.
     pub first: Duration,
-    /// How long each of the others is.
+    /// The length of the other windows.
     pub every: Duration,
     /// The date, for people.
     pub now: fn() -> String,
@@ -55,7 +55,7 @@ impl Drop for Live {
     /// Nothing stays in the kernel.
     fn drop(&mut self) {
         self.stop.stop();
-        // A thread that panicked has said so already.
+        // A thread that panicked has reported that already.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -71,7 +71,7 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
-/// Begins to watch everybody; each window is sent.
+/// Starts watching everybody; each window is sent.
 ///
 /// # Errors
 /// When the machine cannot be watched.
@@ -84,7 +84,7 @@ pub fn start(wanted: Wanted, stop: &Stop, to: Sender<Event>) -> Result<(Began, L
         let mut watch = match Watch::start(&options, &own) {
             Ok(watch) => watch,
             Err(error) => {
-                // Whoever waits for the beginning hears of it.
+                // The caller that waits for the start gets the error.
                 let _ = began.send(Err(error));
                 return;
             }
@@ -104,7 +104,7 @@ pub fn start(wanted: Wanted, stop: &Stop, to: Sender<Event>) -> Result<(Began, L
     }
 }
 
-/// Says that nothing more comes, however the thread ends.
+/// Reports the end of data, however the thread ends.
 struct Farewell(Sender<Event>);
 
 impl Drop for Farewell {
@@ -137,7 +137,7 @@ fn source(watch: &Watch) -> Source {
     }
 }
 
-/// Why nobody can be named, a sentence each; nothing where they can.
+/// Why nobody can be named, a sentence each; empty if they can.
 fn missing(watch: &Watch) -> Vec<String> {
     let of_probe = watch.unavailable().iter().filter(|u| matches!(u.what, What::Ebpf { .. }));
     let why: Vec<String> = of_probe

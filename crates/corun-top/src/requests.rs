@@ -1,4 +1,5 @@
-//! What a user asks for: a report of a window, or a trace of what happens next. Files go to the folder that corun was started in.
+//! Requests of the user: a report of a window, or a trace of the time to come. Files go to the folder that
+//! corun was started in.
 
 use crate::app::{App, Screen};
 use crate::event::Event;
@@ -15,7 +16,8 @@ use std::thread::JoinHandle;
 /// How long a trace is.
 pub const TRACE_NS: u64 = 5_000_000_000;
 
-/// Writes the window that is shown as a page: about the tenant that is looked at, or about everybody. Says where it is, or why not.
+/// Writes the displayed window as a page: about the displayed tenant, or about everybody. Returns its path,
+/// or why it failed.
 pub fn save(app: &App, began: &Began, folder: &Path) -> String {
     let Some(snapshot) = app.shown() else { return "there is no window yet".to_owned() };
     let subject = match app.screen() {
@@ -35,10 +37,10 @@ pub fn save(app: &App, began: &Began, folder: &Path) -> String {
     written(&free_place(folder, &snapshot.date, "html"), page.as_bytes())
 }
 
-/// Traces everybody for a while, or until it is stopped, in a thread of its own; what came of it is sent.
+/// Traces everybody for a while, or until it is stopped, in a thread of its own; the result is sent.
 ///
 /// # Errors
-/// When there can be no more threads.
+/// If no more threads can be started.
 pub fn trace(
     began: &Began,
     now: String,
@@ -90,7 +92,7 @@ fn written(path: &Path, bytes: &[u8]) -> String {
     }
 }
 
-/// What is said while a trace is taken.
+/// The message while a trace is taken.
 pub fn tracing() -> String {
     format!("tracing everybody for {} …", corun_model::duration::human_ns(TRACE_NS))
 }
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_file_is_written_over_and_a_date_makes_a_plain_name() {
+    fn no_file_is_overwritten_and_a_date_makes_a_plain_name() {
         let folder = std::env::temp_dir().join(format!("corun-top-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let first = free_place(&folder, "2026-11-26 14:03:22 UTC", "html");

@@ -5,11 +5,11 @@ use crate::snapshot::{Holder, Row, Snapshot};
 use corun_model::duration::human_ns;
 use corun_model::{TakenBy, TenantKind};
 
-/// Below this share of the time in which a tenant wanted a CPU (1 in 200) nothing is worth calling a disturbance.
+/// Below this share of the time in which a tenant wanted a CPU (1 in 200), nothing counts as a disturbance.
 const NOTABLE: u64 = 200;
-/// Nor is what is shorter than this, in a second.
+/// Nor does anything shorter than this, per second.
 const SHORT_NS: u64 = 1_000_000;
-/// So many culprits are named, those after the first only from 1 % of the wait on.
+/// The most culprits in the sentence; those after the first only from 1 % of the wait on.
 const NAMED: usize = 2;
 /// Columns of a name in a sentence.
 const NAME: usize = 24;
@@ -20,7 +20,7 @@ pub fn of_everybody(snapshot: &Snapshot) -> String {
     let most = |of: fn(&Row) -> u64| victims().max_by_key(|row| of(row)).filter(|row| of(row) > 0);
     if let Some(row) = most(|row| row.lost.by_others_ns()).filter(|row| is_notable(snapshot, row, by_others))
     {
-        // Whoever waited for its own tasks may be meant where nobody knows who held the CPUs.
+        // A tenant that waited for its own tasks may be meant if the occupants of the CPUs are unknown.
         let how = if row.lost.stolen_ns > 0 { "suffers" } else { "waits" };
         return format!("{} {how} most: it {}.", cut(&row.name, NAME), waited_for_others(snapshot, row));
     }
@@ -99,7 +99,7 @@ fn who(snapshot: &Snapshot, row: &Row) -> String {
     said
 }
 
-/// Whether anybody cares that tenants of this kind wait: not for the kernel's threads, nor for corun.
+/// Whether it matters that tenants of this kind wait: not for the kernel's threads, nor for corun.
 fn may_suffer(kind: TenantKind) -> bool {
     kind.is_co_runner()
 }

@@ -1,5 +1,5 @@
-//! A snapshot: one window of time as `top` shows it. The observation it came from is kept but for the tasks that slept, so that a
-//! report of it can be made later; rows are what the tables show.
+//! A snapshot: one window of time as `top` shows it. The observation behind it is kept without the tasks that
+//! slept, so that a report of it can be made later; rows are the content of the tables.
 
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TakenBy, TenantId, TenantKind, What};
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// One window.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Which one it is, from 0; none is given twice.
+    /// Its number, from 0; none is given twice.
     pub number: u64,
     /// When it ended, for people.
     pub date: String,
-    /// What was seen, without the tasks that slept.
+    /// The observation, without the tasks that slept.
     pub seen: Observation,
     /// Its tenants, in the order of ids.
     pub rows: Vec<Row>,
@@ -26,7 +26,7 @@ pub struct Snapshot {
 pub struct Row {
     /// Who.
     pub id: TenantId,
-    /// What it is called; safe on a terminal.
+    /// Its name; safe on a terminal.
     pub name: String,
     /// What sort of thing it is.
     pub kind: TenantKind,
@@ -36,9 +36,9 @@ pub struct Row {
     pub ran_ns: u64,
     /// Time for which it wanted a CPU and had none, in nanoseconds, by cause.
     pub lost: Lost,
-    /// For how long it held a CPU for which others waited, in nanoseconds.
+    /// How long it held a CPU for which others waited, in nanoseconds.
     pub took_ns: u64,
-    /// Who held the CPU for most of its waits.
+    /// The tenant that held the CPU for most of its waits.
     pub mostly: Option<Holder>,
 }
 
@@ -49,7 +49,7 @@ pub struct Lost {
     pub stolen_ns: u64,
     /// Its own other tasks did.
     pub own_ns: u64,
-    /// It idled, and the task was just waking up.
+    /// The CPU was idle, and the task was just waking up.
     pub idle_ns: u64,
     /// Kernel threads held it, or corun did.
     pub kernel_ns: u64,
@@ -73,13 +73,13 @@ impl Lost {
             + self.parked_ns
     }
 
-    /// What may be somebody else's fault: taken by others, or by nobody knows whom.
+    /// Possibly somebody else's fault: taken by others, or by an unknown tenant.
     pub fn by_others_ns(&self) -> u64 {
         self.stolen_ns + self.unknown_ns
     }
 }
 
-/// Who held a CPU that others waited for.
+/// The tenant that held a CPU that others waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// Another tenant.
@@ -139,7 +139,7 @@ impl Snapshot {
         tasks
     }
 
-    /// What an account of a tenant's lost, by cause.
+    /// The losses of a tenant's account, by cause.
     pub fn lost(&self, id: TenantId, account: &Account) -> Lost {
         lost(&self.seen, id, account)
     }
@@ -149,7 +149,7 @@ impl Snapshot {
         holders(&self.seen, id, account)
     }
 
-    /// What a tenant's time on a CPU was to one that waited for it.
+    /// The relation of a tenant's CPU time to another that waited for it.
     pub fn taken_by(&self, waited: TenantId, id: TenantId) -> TakenBy {
         self.seen.taken_by(waited, id)
     }
@@ -163,24 +163,24 @@ impl Snapshot {
         }
     }
 
-    /// What a tenant is called; safe on a terminal.
+    /// The name of a tenant; safe on a terminal.
     pub fn name(&self, id: TenantId) -> &str {
         self.names.get(&id).map_or("somebody", String::as_str)
     }
 
-    /// Whether it is known who held the CPUs.
+    /// Whether the occupants of the CPUs are known.
     pub fn knows_culprits(&self) -> bool {
         self.seen.unavailable.iter().all(|u| u.what != What::Culprits)
     }
 
-    /// The part of the CPUs that was busy, 0..1; `None`: nobody tells.
+    /// The busy part of the CPUs, 0..1; `None` if unknown.
     pub fn busy_share(&self) -> Option<f64> {
         let busy_ns: u64 = self.seen.cpus.iter().map(|c| c.busy_ns).sum();
         let known_ns: u64 = self.seen.cpus.iter().map(|c| c.busy_ns + c.idle_ns).sum();
         (known_ns > 0).then(|| busy_ns as f64 / known_ns as f64)
     }
 
-    /// How much room it takes, in bytes, more or less.
+    /// The memory that it takes, approximately, in bytes.
     pub fn bytes(&self) -> usize {
         let account = size_of::<Account>();
         let tenant = account + size_of::<Row>() + 200;

@@ -1,7 +1,7 @@
-//! The loop around the state, and the terminal: taken over, drawn on, and given back, also when a thread panics.
+//! The loop around the state, and the terminal: taken over, drawn on, and returned, even if a thread panics.
 //!
-//! Keys are read in a thread of their own: crossterm reads for ever from a terminal that was closed, and what ends the loop is looked
-//! at here.
+//! Keys are read in a thread of their own: crossterm keeps reading forever from a closed terminal, and the
+//! end of the loop is checked here.
 
 use crate::app::{App, Request};
 use crate::event::Event;
@@ -17,10 +17,11 @@ use std::time::Duration;
 /// How long a key may go unnoticed while windows come, and a window while keys do.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows the state until the user or a signal ends it. What the user asks for is done by `perform`, which says what came of it.
+/// Shows the state until the user or a signal ends it. `perform` does what the user requests, and returns the
+/// result.
 ///
 /// # Errors
-/// When the terminal can no longer be read or written.
+/// If the terminal can no longer be read or written.
 pub fn run(
     app: &mut App,
     caps: Capabilities,
@@ -28,11 +29,12 @@ pub fn run(
     stop: &Stop,
     perform: impl FnMut(Request, &mut App) -> String,
 ) -> io::Result<()> {
-    // From here on a panic of any thread gives the terminal back first.
+    // From here on, a panic of any thread returns the terminal first.
     let mut terminal = ratatui::try_init()?;
     let done = follow(&mut terminal, app, caps, events, stop, perform);
     if is_closed() {
-        // There is nothing to give back, and dropping it would complain of that on standard error, which may be closed as well.
+        // There is nothing to return, and dropping it would report that on standard error, which may be
+        // closed as well.
         std::mem::forget(terminal);
     } else {
         ratatui::restore();
@@ -83,7 +85,7 @@ fn follow(
 fn keys() -> io::Result<Receiver<TerminalEvent>> {
     let (to, keys) = channel();
     let read = move || {
-        // Whoever has left wants no more of them.
+        // A receiver that has gone wants no more of them.
         while let Ok(event) = event::read() {
             if to.send(event).is_err() {
                 return;
@@ -94,7 +96,7 @@ fn keys() -> io::Result<Receiver<TerminalEvent>> {
     Ok(keys)
 }
 
-/// Whether there is no terminal any more behind standard output.
+/// Whether the terminal behind standard output has gone.
 fn is_closed() -> bool {
     let mut output = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
     // SAFETY: one descriptor, which outlives the call, and no wait.
@@ -102,7 +104,7 @@ fn is_closed() -> bool {
     told > 0 && output.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
-/// Takes what has come meanwhile; whether anything has.
+/// Takes the events that have come meanwhile; returns whether there were any.
 fn take(app: &mut App, events: &Receiver<Event>) -> bool {
     let mut is_new = false;
     loop {
@@ -116,7 +118,7 @@ fn take(app: &mut App, events: &Receiver<Event>) -> bool {
     }
 }
 
-/// One frame as text, without the line of keys: what stands on the screen after the first window.
+/// One frame as text, without the line of keys: the screen after the first window.
 ///
 /// `None`: there will be none.
 pub fn once(

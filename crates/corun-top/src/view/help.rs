@@ -1,4 +1,4 @@
-//! What the keys do, and what the columns mean.
+//! The effect of the keys, and the meaning of the columns.
 
 use super::Capabilities;
 use crate::app::App;
@@ -6,7 +6,7 @@ use crate::fit::{cut, left, wrap};
 use crate::keys::ACTIONS;
 use ratatui::text::Line;
 
-/// What the words on the screens mean.
+/// The meaning of the words on the screens.
 const WORDS: [(&str, &str); 6] = [
     ("RAN", "time on a CPU in this window, summed over tasks"),
     ("WAITED", "ready to run without a CPU, for whatever reason"),
@@ -28,7 +28,7 @@ pub(super) fn lines(app: &App, caps: Capabilities, columns: usize, room: usize) 
     }
     let keys: Vec<String> =
         ACTIONS.iter().map(|(action, _, _, what)| left(&app.keys.of(*action), 14) + what).collect();
-    // Two columns of keys where one does not fit.
+    // Two columns of keys if one does not fit.
     let most = room.saturating_sub(words.len() + 2).max(1);
     let half = columns / 2;
     let mut lines = vec![Line::styled("Keys", caps.head())];

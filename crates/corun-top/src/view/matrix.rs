@@ -1,4 +1,5 @@
-//! Who took from whom: victims down, culprits across. Rows sum to what the victim waited: whoever has no column is in `rest`.
+//! Who took from whom: victims down, culprits across. Rows sum to the victim's wait: culprits without a
+//! column are in `rest`.
 
 use super::{mark, page, time, Capabilities};
 use crate::app::App;
@@ -30,7 +31,7 @@ pub(super) fn lines(
         lines.extend(missing.take(6).map(Line::raw));
         return lines;
     }
-    // Whole figures only: own, kernel, rest and all have a column in any case.
+    // Whole figures only: own, kernel, rest and all always have a column.
     let cells = (columns - 2 - NAME) / CELL;
     let rows = app.rows();
     let culprits = largest(snapshot, &rows, cells.saturating_sub(4));
@@ -85,7 +86,7 @@ pub(super) fn lines(
     lines
 }
 
-/// Who took most from these, of those that are worth a column.
+/// The main culprits of these, if they are worth a column.
 fn largest(snapshot: &Snapshot, victims: &[&Row], most: usize) -> Vec<TenantId> {
     let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
     for victim in victims {

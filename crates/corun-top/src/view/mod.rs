@@ -1,4 +1,4 @@
-//! What the state looks like: a pure function to lines of a terminal, each no wider than it.
+//! The view of the state: a pure function to lines of a terminal, none wider than it.
 
 mod help;
 mod matrix;
@@ -23,7 +23,7 @@ const LEAST: (u16, u16) = (72, 12);
 pub struct Capabilities {
     /// Whether colours are wanted.
     pub colour: bool,
-    /// Whether more than ASCII can be shown.
+    /// Whether more than ASCII can be displayed.
     pub unicode: bool,
 }
 
@@ -94,7 +94,7 @@ pub fn draw(frame: &mut Frame, app: &App, caps: Capabilities) {
 
 /// The same as plain text, without the line of keys and without blanks at the ends of lines.
 pub fn text(app: &App, caps: Capabilities, columns: u16, rows: u16) -> String {
-    // What is printed has no terminal that could be too small.
+    // Printed text has no terminal that could be too small.
     let mut lines = lines(app, caps, columns.max(LEAST.0), rows.max(LEAST.1));
     lines.pop();
     let mut text: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
@@ -163,13 +163,13 @@ fn header(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
     }
     let when = when(app);
     let room = columns.saturating_sub(width(&when) + 1);
-    // The folder of a ring may be long, and is known.
+    // The path of a ring may be long, and is known.
     let target = cut(&format!("corun top: {}", app.facts.target), room.saturating_sub(width(&cpus)));
     let line = left(&(target + &cpus), room) + " " + &when;
     Line::styled(cut(&line, columns), caps.head().add_modifier(Modifier::REVERSED))
 }
 
-/// What can be shown where there is nothing but ASCII.
+/// The replacement if only ASCII can be displayed.
 fn ascii(text: &str) -> String {
     let letter = |c: char| match c {
         'µ' => 'u',
@@ -265,7 +265,7 @@ fn footer(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
     Line::styled(cut(&said.join("  "), columns), caps.faint())
 }
 
-/// The sentence, and what is missing behind it where nobody can be named.
+/// The sentence, followed by what is missing if nobody can be named.
 fn sentence_lines(
     app: &App,
     snapshot: &Snapshot,
@@ -282,12 +282,12 @@ fn sentence_lines(
     lines
 }
 
-/// Of a list that is longer than its room, the page that has the chosen row: where it begins.
+/// For a list that is longer than its room, the start of the page with the selected row.
 fn page(chosen: usize, room: usize) -> usize {
     chosen / room.max(1) * room.max(1)
 }
 
-/// A row's first columns: a mark that needs no colour.
+/// A row's first columns: a mark that needs no color.
 fn mark(is_chosen: bool) -> &'static str {
     if is_chosen {
         "> "
@@ -296,7 +296,7 @@ fn mark(is_chosen: bool) -> &'static str {
     }
 }
 
-/// A time as wide as a column, nothing for none.
+/// A time as wide as a column, empty for zero.
 fn time(ns: u64) -> String {
     match ns {
         0 => right("-", 7),
@@ -304,7 +304,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// What somebody took from others, as wide as a column: where nobody is known, nor is that.
+/// What a tenant took from others, as wide as a column; empty if it is unknown.
 fn taken_time(snapshot: &Snapshot, ns: u64) -> String {
     if snapshot.knows_culprits() {
         time(ns)

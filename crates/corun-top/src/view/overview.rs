@@ -1,4 +1,4 @@
-//! All tenants, who lost most to others first, under the sentence.
+//! All tenants, those that lost most to others first, under the sentence.
 
 use super::{mark, page, plain, sentence_lines, share, taken_time, time, Capabilities};
 use crate::app::{App, Sort, SORTS};
@@ -34,7 +34,7 @@ pub(super) fn lines(
         lines.push(Line::raw(crate::fit::cut(&said, columns)));
         return lines;
     }
-    // The last row tells how many there are where not all of them fit.
+    // The last row gives the number of tenants if not all of them fit.
     let free = room.saturating_sub(lines.len());
     let list = if rows.len() > free { free.saturating_sub(1) } else { free }.max(1);
     let chosen = app.chosen_row();
@@ -83,7 +83,7 @@ fn line(
     let base = caps.row(is_chosen);
     let stolen_ns = row.lost.by_others_ns();
     let wanted_ns = row.ran_ns + row.lost.total_ns();
-    // The kernel's threads wait too, and nobody minds.
+    // The kernel's threads wait, too, and nobody minds.
     let stolen_ns = if snapshot.knows_culprits() { row.lost.stolen_ns } else { stolen_ns };
     let stolen = if row.kind.is_co_runner() && stolen_ns > 0 { caps.stolen() } else { base };
     let whom = match row.mostly {

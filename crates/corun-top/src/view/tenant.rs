@@ -1,5 +1,5 @@
-//! One tenant: where its time went, now and in the windows before, who held the CPU meanwhile, how long its waits were, and which of
-//! its threads waited.
+//! One tenant: where its time went, now and in the windows before, who held the CPU meanwhile, how long its
+//! waits were, and which of its threads waited.
 
 use super::{mark, page, sentence_lines, share, taken_time, time, Capabilities};
 use crate::app::{App, Focus};
@@ -22,7 +22,7 @@ pub(super) struct Chosen {
     pub(super) thread: usize,
 }
 
-/// Columns of what stands in front of a chart.
+/// Columns in front of a chart.
 const LABEL: usize = 12;
 /// Rows of culprits, at most.
 const CULPRITS: usize = 5;
@@ -76,14 +76,14 @@ fn ledger(row: &Row, account: &Account) -> String {
     format!("Of its time: {}.", said.join(", "))
 }
 
-/// Its time in the windows before, a column each, and who held the CPU in each.
+/// Its time in the windows before, a column each, and the occupant of the CPU in each.
 fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Line<'static>> {
     let most = columns.saturating_sub(LABEL + 1);
     let before: Vec<_> = app.history.until(app.place(), most).collect();
     let rows: Vec<Option<&Row>> = before.iter().map(|snapshot| snapshot.row(id)).collect();
     let scale_ns = rows.iter().flatten().map(|row| row.ran_ns + row.lost.total_ns()).max().unwrap_or(0);
     type Part = (&'static str, fn(&Row) -> u64, Style);
-    // Where nobody is known it may be the tenant itself that had the CPU.
+    // If the occupant is unknown, the tenant itself may have had the CPU.
     let taken =
         if app.shown().is_none_or(|snapshot| snapshot.knows_culprits()) { "stolen" } else { "waited" };
     let parts: [Part; 4] = [
@@ -96,7 +96,7 @@ fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Lin
         |of: fn(&Row) -> u64| rows.iter().flatten().any(|row| of(row) * 16 >= scale_ns && of(row) > 0);
     let mut lines = Vec::new();
     for (n, (what, of, style)) in parts.into_iter().enumerate() {
-        // That it ran and what was stolen is always told.
+        // Its running and stolen time are always shown.
         if n > 1 && !is_worth_a_line(of) {
             continue;
         }
@@ -124,7 +124,7 @@ fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Lin
                     legend.push(id);
                     legend.len() - 1
                 });
-                // Whoever has no letter any more is one of many.
+                // A culprit for which no letter is left is one of many.
                 u8::try_from(at).ok().filter(|at| *at < 26).map_or('*', |at| char::from(b'A' + at))
             }
         });
@@ -147,7 +147,7 @@ fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Lin
     lines
 }
 
-/// Who held the CPU, and next to it how long its waits were and what it was blocked for.
+/// The occupants of the CPU, and next to them how long its waits were and why it was blocked.
 fn culprits_and_waits(
     snapshot: &Snapshot,
     id: TenantId,
@@ -192,7 +192,7 @@ fn culprits_and_waits(
     (0..rows).map(line).collect()
 }
 
-/// How long its waits were, why it was blocked, and how often what happened.
+/// How long its waits were, why it was blocked, and how often each event happened.
 fn facts(account: &Account, columns: usize) -> Vec<String> {
     let mut said = vec!["WAITS FOR A CPU".to_owned()];
     match &account.waits {

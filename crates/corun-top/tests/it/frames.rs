@@ -1,4 +1,4 @@
-//! Frames, compared with those that were looked at.
+//! Frames, compared with reviewed ones.
 
 use crate::machine::{app, frame, neighbours, story, text, window, Story, PLAIN};
 use crate::walk::press;
@@ -58,7 +58,7 @@ fn without_root_it_says_what_is_missing_and_names_nobody() {
 }
 
 #[test]
-fn without_root_a_tenant_waited_and_nothing_is_said_to_be_stolen_from_it() {
+fn without_root_a_tenant_waited_and_nothing_is_reported_as_stolen_from_it() {
     let mut app = app(3, |n| window(n, &neighbours(), false));
     press(&mut app, &["enter"]);
     let shown = text(&app, 80, 24);
@@ -76,7 +76,7 @@ fn without_root_a_tenant_waited_and_nothing_is_said_to_be_stolen_from_it() {
 }
 
 #[test]
-fn a_machine_without_tenants_is_told_as_such_and_so_is_one_that_was_not_seen_yet() {
+fn a_machine_without_tenants_says_so_and_so_does_one_that_was_not_seen_yet() {
     let none = text(&app(1, |_| Observation { end_ns: 1, ..Observation::default() }), 80, 24);
     assert!(
         none.contains("Nobody waited for a CPU.") && none.contains("Nobody had a task in this window."),
@@ -98,7 +98,7 @@ fn of_two_thousand_tenants_a_page_is_shown_and_how_many_there_are() {
 }
 
 #[test]
-fn a_quiet_machine_is_told_to_be_quiet_and_a_quota_is_nobodys_fault() {
+fn a_quiet_machine_is_reported_as_quiet_and_a_quota_has_no_culprit() {
     let quiet = text(&app(1, |n| window(n, &[story(1, "web", 500, &[])], true)), 80, 24);
     assert!(quiet.contains("Nobody waited for a CPU."), "{quiet}");
     let quota = [Story { throttled_ms: 300, ..story(1, "db", 200, &[]) }];
@@ -107,7 +107,7 @@ fn a_quiet_machine_is_told_to_be_quiet_and_a_quota_is_nobodys_fault() {
 }
 
 #[test]
-fn names_that_are_wide_or_steer_terminals_stay_in_their_column() {
+fn names_that_are_wide_or_control_terminals_stay_in_their_column() {
     let stories = [
         story(1, "数据库服务器-非常长的名字-真的很长", 400, &[(2, 200)]),
         story(2, "evil\x1b[2J\x1b]0;title\x07\u{202e}name", 500, &[(1, 100)]),
@@ -127,7 +127,7 @@ fn names_that_are_wide_or_steer_terminals_stay_in_their_column() {
 }
 
 #[test]
-fn without_colour_no_cell_has_one_and_the_chosen_row_has_a_mark() {
+fn without_color_no_cell_has_one_and_the_selected_row_has_a_mark() {
     let colours = |colour: bool| {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         let caps = Capabilities { colour, unicode: true };
@@ -149,10 +149,10 @@ fn without_unicode_bars_and_charts_are_ascii() {
 }
 
 #[test]
-fn a_terminal_that_is_too_small_says_how_large_it_must_be() {
+fn a_small_terminal_says_how_large_it_must_be() {
     let small = text(&everybody(), 40, 10);
     assert_eq!(small.trim_end(), "corun top needs 72 columns and 12 rows;\nhere are 40 and 10. q quits.");
-    // What is printed is wide enough wherever it is printed.
+    // Printed text is wide enough wherever it is printed.
     let printed = corun_top::view::text(&everybody(), PLAIN, 40, 10);
     assert!(printed.contains("  TENANT ") && printed.contains("> nginx.service"), "{printed}");
     // Nothing panics on the way there.

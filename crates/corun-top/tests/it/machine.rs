@@ -1,4 +1,5 @@
-//! A machine on which a loop takes CPU time from a web server, as a host would see it, and terminals to show it on.
+//! A machine on which a loop takes CPU time from a web server, as a host would see it, and terminals to
+//! display it.
 
 use corun_model::culprit::Share;
 use corun_model::ledger::BlockReasons;
@@ -19,7 +20,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;
 pub const PLAIN: Capabilities = Capabilities { colour: false, unicode: true };
 
-/// A tenant of one task: who it is, what it ran and waited, and for whom.
+/// A tenant of one task: its identity, its run and wait times, and its culprits.
 pub struct Story<'a> {
     pub id: u32,
     pub kind: TenantKind,
@@ -33,7 +34,7 @@ pub fn story<'a>(id: u32, name: &'a str, ran_ms: u64, stolen_ms: &'a [(u32, u64)
     Story { id, kind: TenantKind::Command, name, ran_ms, stolen_ms, throttled_ms: 0 }
 }
 
-/// What a host sees of them in the `n`th second.
+/// A host's observation of them in the `n`th second.
 pub fn window(n: u64, stories: &[Story], knows_culprits: bool) -> Observation {
     let (start_ns, end_ns) = (n * SECOND, (n + 1) * SECOND);
     let mut seen = Observation { start_ns, end_ns, ..Observation::default() };
@@ -89,7 +90,7 @@ pub fn window(n: u64, stories: &[Story], knows_culprits: bool) -> Observation {
     seen
 }
 
-/// A web server that a loop and a build take time from, a database that has used up its quota, and the kernel.
+/// A web server that loses time to a loop and a build, a database that has used up its quota, and the kernel.
 pub fn neighbours() -> [Story<'static>; 5] {
     [
         Story { kind: TenantKind::Unit, ..story(1, "nginx.service", 500, &[(2, 310), (3, 90), (4, 12)]) },
@@ -104,7 +105,7 @@ pub fn facts() -> Facts {
     Facts { target: "everybody".into(), is_replay: false, missing: Vec::new() }
 }
 
-/// The state after so many of these windows.
+/// The state after this many windows.
 pub fn app(windows: u64, seen: impl Fn(u64) -> Observation) -> App {
     let mut app = App::new(facts(), Keys::default());
     for n in 0..windows {

@@ -1,4 +1,4 @@
-//! What `corun top` shows, on a terminal that is only memory.
+//! The output of `corun top`, on a terminal in memory.
 
 mod frames;
 mod machine;

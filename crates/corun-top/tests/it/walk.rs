@@ -22,7 +22,7 @@ fn key(name: &str) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-/// Presses keys one after the other; the last request.
+/// Presses keys one after the other; returns the last request.
 pub fn press(app: &mut App, keys: &[&str]) -> Option<Request> {
     keys.iter().map(|name| app.on_key(&key(name))).last().flatten()
 }
@@ -52,7 +52,7 @@ fn enter_goes_from_the_victim_to_its_culprit_and_esc_back_again() {
 }
 
 #[test]
-fn a_chosen_tenant_stays_chosen_when_others_pass_it() {
+fn a_selected_tenant_stays_selected_when_others_pass_it() {
     let mut app = app(2, |n| {
         window(
             n,
@@ -98,7 +98,7 @@ fn every_column_can_be_sorted_by() {
 }
 
 #[test]
-fn a_held_moment_stays_while_time_goes_on_and_a_second_press_lets_go() {
+fn a_held_moment_stays_while_time_goes_on_and_a_second_press_releases_it() {
     let mut app = everybody();
     press(&mut app, &["space"]);
     let next = window(20, &neighbours(), true);
@@ -114,7 +114,7 @@ fn a_held_moment_stays_while_time_goes_on_and_a_second_press_lets_go() {
 }
 
 #[test]
-fn left_goes_back_in_time_as_far_as_there_is_and_right_forward() {
+fn left_goes_back_in_time_as_far_as_possible_and_right_forward() {
     let mut app = everybody();
     press(&mut app, &["left", "left", "right"]);
     assert_eq!(app.shown().unwrap().number, 18);
@@ -147,7 +147,7 @@ fn a_key_that_does_nothing_here_says_so() {
 }
 
 #[test]
-fn the_folder_of_a_ring_is_cut_before_what_the_cpus_do() {
+fn the_folder_of_a_ring_is_cut_before_the_state_of_the_cpus() {
     let mut app = everybody();
     app.facts =
         corun_top::app::Facts { target: format!("/{}", "far/".repeat(30)), is_replay: true, ..app.facts };
@@ -157,7 +157,7 @@ fn the_folder_of_a_ring_is_cut_before_what_the_cpus_do() {
 }
 
 #[test]
-fn beyond_the_ends_of_a_replay_somebody_else_looks_and_what_is_found_is_looked_at_from_there() {
+fn beyond_the_ends_of_a_replay_the_caller_looks_and_the_view_continues_from_there() {
     let mut app = everybody();
     app.facts.is_replay = true;
     assert_eq!(press(&mut app, &["right"]), Some(Request::After));
@@ -191,7 +191,7 @@ fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
 }
 
 #[test]
-fn every_row_of_the_matrix_sums_to_what_was_waited() {
+fn every_row_of_the_matrix_sums_to_the_wait() {
     let snapshot = everybody().shown().unwrap().clone();
     for row in &snapshot.rows {
         let account = snapshot.account(row.id).unwrap();
