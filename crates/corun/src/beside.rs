@@ -1,5 +1,5 @@
-//! A command next to an answer that programs read: standard output is the answer's then, and the command's own goes to standard
-//! error. Mixed, nobody could read either.
+//! A command next to an answer for programs: standard output belongs to the answer, and the command's own
+//! output goes to standard error. Mixed, neither could be read.
 
 use crate::usage::Usage;
 use anyhow::Context;
@@ -15,7 +15,7 @@ pub fn takes_stdout<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> bool {
     files.into_iter().any(|path| is_stdout(path))
 }
 
-/// The command of these words; `is_stdout_taken` by an answer.
+/// The command with these words; `is_stdout_taken` by an answer.
 ///
 /// # Errors
 /// There are no words, or no descriptor is left.

@@ -1,4 +1,4 @@
-//! The command line: one sub-command per verb, exit codes, and how errors are said.
+//! The command line: one subcommand per verb, exit codes, and the format of errors.
 //!
 //! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD`, `predict -- CMD` and
 //! `run -- CMD` exit with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
@@ -45,7 +45,7 @@ enum Verb {
     Generate(cmd::generate::Args),
 }
 
-/// A sentence without the numbers that the standard library puts behind what the kernel said.
+/// A sentence without the numbers that the standard library appends to the kernel's messages.
 fn without_numbers(what: &str) -> String {
     let mut parts = what.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -55,7 +55,7 @@ fn without_numbers(what: &str) -> String {
     })
 }
 
-/// What on the command line would help: the libraries below know no flags.
+/// What would help on the command line: the libraries below know no flags.
 fn flag_that_helps(error: &Error, has_source: bool) -> Option<&'static str> {
     match error {
         Error::Watch(WatchError::Ebpf(_)) if has_source => {
@@ -68,7 +68,7 @@ fn flag_that_helps(error: &Error, has_source: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether the verb that was given can be told what to watch with.
+/// Whether the given verb has a flag for the source.
 fn has_source() -> bool {
     let verb = std::env::args_os().nth(1).unwrap_or_default();
     let cli = Cli::command();
@@ -110,7 +110,7 @@ pub fn main() -> ExitCode {
         if let Some(Error::Stopped { signal }) = of_session {
             return ExitCode::from(interrupted_by(*signal));
         }
-        // It may quote what somebody else has called a process, or what was given.
+        // It may quote the name of somebody else's process, or an argument.
         let flag = of_session.and_then(|error| flag_that_helps(error, has_source()));
         let flag = flag.map_or_else(String::new, |flag| format!("; {flag}"));
         let what = in_full(&error) + &flag;
@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// An error with its causes. What an error says of its cause itself is not repeated.
+/// An error with its causes. A cause that the error already contains is not repeated.
 fn in_full(error: &anyhow::Error) -> String {
     let said = error.chain().map(|e| match e.downcast_ref::<std::io::Error>() {
         Some(e) => in_words(e),
@@ -136,7 +136,7 @@ mod tests {
     use anyhow::Context;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_reported_once() {
         let e = || std::io::Error::from_raw_os_error(2);
         let read = corun_linux::root::ReadError::Io { path: "/proc/stat".into(), source: e() };
         let whole = "looking around: cannot read /proc/stat: No such file or directory";
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_has_a_remedy_is_said_once_and_with_it() {
+    fn a_cause_with_a_remedy_is_reported_once_and_with_it() {
         use corun_linux::root::ReadError;
         use corun_linux::schedstat_host::SchedstatError;
         for (errno, cause) in [
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_said_is_told_without_its_number_wherever_it_stands() {
+    fn the_kernels_message_is_shown_without_its_number_wherever_it_is() {
         let e = |errno| std::io::Error::from_raw_os_error(errno);
         let what = without_numbers(&format!("a: {}; b: {}", e(2), e(11)));
         assert_eq!(what, "a: No such file or directory; b: Resource temporarily unavailable");

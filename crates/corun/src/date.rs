@@ -1,6 +1,6 @@
 //! The date, as reports name it.
 
-/// A time in nanoseconds since 1970, likewise; empty for one that no calendar has.
+/// A time in nanoseconds since 1970, in the same format; empty for one that no calendar has.
 pub fn at(unix_ns: u64) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns));
     let here = time.map(|time| time.to_zoned(jiff::tz::TimeZone::system()));

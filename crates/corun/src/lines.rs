@@ -1,13 +1,13 @@
-//! Lines on standard output and standard error, each as soon as it is made.
+//! Lines on standard output and standard error, each written at once.
 
 use anyhow::Context;
 use std::io::{ErrorKind, Write};
 
-/// Writes a line of JSON, its newline included. Returns whether anybody still reads: whoever pipes into `head` has seen
+/// Writes a line of JSON, its newline included. Returns whether anybody still reads: `head` may have seen
 /// enough.
 ///
 /// # Errors
-/// When standard output cannot be written for another reason.
+/// If standard output cannot be written for another reason.
 pub fn write(line: &str) -> anyhow::Result<bool> {
     to(std::io::stdout().lock(), line)
 }
@@ -15,12 +15,12 @@ pub fn write(line: &str) -> anyhow::Result<bool> {
 /// The same on standard error, for people; any number of lines.
 ///
 /// # Errors
-/// When standard error cannot be written for another reason.
+/// If standard error cannot be written for another reason.
 pub fn tell(lines: &str) -> anyhow::Result<bool> {
     to(std::io::stderr().lock(), lines)
 }
 
-/// The same where nobody who hears it is no reason to stop, nor is a terminal that has gone.
+/// The same if a missing reader or terminal is no reason to stop.
 pub fn say(line: &str) {
     let _ = tell(&format!("{line}\n"));
 }

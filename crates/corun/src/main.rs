@@ -1,4 +1,4 @@
-//! `corun`: flags and glue. Every verb is one file in `cmd/`; what a verb does lives in the libraries.
+//! `corun`: flags and glue. Every verb is one file in `cmd/`; the libraries do its work.
 
 mod beside;
 mod cli;

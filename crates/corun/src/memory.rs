@@ -1,9 +1,9 @@
-//! Memory: when there is none left, that is said with the remedy. The standard library says how long the piece was that it
-//! did not get, and aborts.
+//! Memory: if there is none left, the error has a remedy. The standard library only gives the requested size,
+//! and aborts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator, for a program that ends when it gets nothing from it.
+/// The system's allocator, for a program that ends if it gets no memory.
 pub struct Memory;
 
 const NONE_LEFT: &str =
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// The memory, if there was any. Who changed something on this machine has a supervisor, which undoes it.
+/// The memory, if there was any. If this process changed something on the machine, its supervisor undoes it.
 fn given(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
         // SAFETY: the text outlives the call; neither call needs memory or returns into a program without any.
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_no_memory_says_so_and_ends() {
+    fn a_process_without_memory_says_so_and_ends() {
         let this = std::env::current_exe().unwrap();
         let words = ["--exact", "memory::tests::asks_for_more_than_there_is", "--ignored", "--nocapture"];
         let output = Command::new(this).args(words).output().unwrap();

@@ -1,4 +1,4 @@
-//! Files that people wrote, or corun for itself, read whole.
+//! Files written by people, or by corun for itself, read whole.
 
 use corun_model::run_log::file::MOST_BYTES;
 use std::io::{Error, Read, Result};
@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// Nobody writes more than this by hand, in MiB.
 const TEXT_MIB: u64 = 16;
-/// No benchmark tool writes more than this, in MiB: a million iterations of hyperfine's take 20. Once read they take several times as
-/// much memory.
+/// No benchmark tool writes more than this, in MiB: a million iterations of hyperfine take 20. Once read they
+/// take several times as much memory.
 const RESULTS_OF_TOOL_MIB: u64 = 32;
 /// No result is longer than this, in MiB.
 const RESULT_MIB: u64 = 256;
@@ -15,26 +15,26 @@ const RESULT_MIB: u64 = 256;
 /// No recording of a run is longer than this, in MiB.
 const RECORDING_MIB: u64 = MOST_BYTES >> 20;
 
-/// The text of a file that people wrote: what does not end is not read to its end.
+/// The text of a file written by people; an endless file is not read to its end.
 ///
 /// # Errors
-/// What the kernel says; what is longer than anybody writes, or no text.
+/// The kernel's error; or the file is longer than anybody writes, or not text.
 pub fn text_of(path: &Path) -> Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take((TEXT_MIB << 20) + 1).read_to_string(&mut text)?;
     fits(text, TEXT_MIB, "name a file that people wrote")
 }
 
-/// The same of a file that corun wrote for itself, plain or compressed with gzip.
+/// The same for a file that corun wrote for itself, plain or compressed with gzip.
 ///
 /// # Errors
-/// What the kernel says; what is longer than any result, or no text.
+/// The kernel's error; or the file is longer than any result, or not text.
 pub fn result_of(path: &Path) -> Result<String> {
     let text = corun_study::kept::read(path, RESULT_MIB << 20)?;
     fits(text, RESULT_MIB, "name the result.json of a record")
 }
 
-/// The same of a file that a benchmark tool wrote.
+/// The same for a file that a benchmark tool wrote.
 ///
 /// # Errors
 /// As [`text_of`].
@@ -47,7 +47,7 @@ pub fn results_of_tool(path: &Path) -> Result<String> {
 /// A recording of a run.
 ///
 /// # Errors
-/// What the kernel says; what is longer than any recording.
+/// The kernel's error; or the file is longer than any recording.
 pub fn recording_of(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take((RECORDING_MIB << 20) + 1).read_to_end(&mut bytes)?;
@@ -72,7 +72,7 @@ mod tests {
     use corun_report::places::unread;
 
     #[test]
-    fn what_is_no_file_of_text_is_refused_in_words_with_a_remedy() {
+    fn a_file_that_is_not_text_is_refused_in_words_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         std::fs::write(file("text"), "a = 1\n").unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_not_read_to_its_end() {
+    fn an_endless_file_is_not_read_to_its_end() {
         let endless = Path::new("/dev/zero");
         let said = unread(endless, &text_of(endless).unwrap_err());
         assert_eq!(said, "it is longer than 16 MiB; name a file that people wrote");

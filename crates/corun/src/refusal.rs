@@ -1,12 +1,14 @@
-//! What clap refuses, as corun says everything else: in one sentence that names the flag and the remedy.
+//! Errors of clap in corun's style: one sentence that names the flag and the remedy.
 //!
-//! Method: up to its first empty line clap's message says what is wrong, and perhaps what would be right; of its tips only
-//! those on similar names are of use here. Limits: it goes by the text that clap 4 renders.
+//! Method: up to its first empty line, clap's message says what is wrong, and perhaps what would be right. Of
+//! its tips only those about similar names are useful here. Limits: it depends on the text that clap 4
+//! renders.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 
-/// The sentence; `None` where help or the version is to be shown. `given` is the command line without the program.
+/// The sentence; `None` if help or the version is to be shown. `given` is the command line without the
+/// program.
 pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<String> {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
@@ -18,7 +20,7 @@ pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<St
     let what = what.strip_prefix("error: ").unwrap_or(&what);
     let (verb, found) = verb(command, given);
     if let Some(word) = unexpected(what).filter(|word| takes_command(found) && !word.starts_with('-')) {
-        // As it was typed, with its arguments, and from where clap stumbled.
+        // The text as typed, with its arguments, and the position where clap stumbled.
         let at = given.iter().position(|w| w == word).unwrap_or(given.len());
         let rest: Vec<String> = given[at..].iter().map(|word| quoted(word)).collect();
         return Some(format!(
@@ -33,7 +35,7 @@ pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<St
     Some(format!("{what}{tip}; `{verb} --help` tells more"))
 }
 
-/// A word as a shell takes it for one.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-+=./:,@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -52,7 +54,7 @@ fn takes_command(verb: &Command) -> bool {
     verb.get_positionals().any(Arg::is_last_set)
 }
 
-/// What clap says, for those who do not know its words nor the standard library's.
+/// Clap's message, for people who know neither its words nor the standard library's.
 fn in_words(what: &str) -> String {
     if let Some(number) = unexpected(what).filter(|a| a.strip_prefix('-').is_some_and(begins_with_digit)) {
         return format!("no flag takes a number below 0, such as '{number}'");
@@ -83,7 +85,7 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The verb that was meant, as far as it is known: `corun load parallel`, and its definition.
+/// The intended verb, as far as it is known: `corun load parallel`, and its definition.
 fn verb<'a>(command: &'a Command, given: &[String]) -> (String, &'a Command) {
     let (mut at, mut path) = (command, String::from("corun"));
     for word in given {
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_the_dashes_before_it_is_told_where_they_go() {
+    fn a_command_without_the_dashes_before_it_gets_a_hint_about_them() {
         for (given, right) in [
             ("profile make -j8", "profile -- make -j8"),
             ("predict ./burn 0.1", "predict -- ./burn 0.1"),
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_text_and_is_not_is_refused_and_names_and_commands_need_not_be() {
+    fn non_text_is_refused_where_text_is_required_and_allowed_in_names_and_commands() {
         use std::os::unix::ffi::OsStringExt;
         let parsed = |line: &[&str]| {
             let bytes = |word: &&str| std::ffi::OsString::from_vec(word.replace('?', "\u{1}").into_bytes());
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_version_are_no_refusals() {
+    fn help_and_version_are_no_errors() {
         for line in ["--help", "--version", "sim --help", "sim", ""] {
             assert_eq!(said(line), None, "{line}");
         }

@@ -1,20 +1,20 @@
-//! Room on the first thread's stack, however little the session allows (`ulimit -s`).
+//! Room on the first thread's stack, even if the session allows little (`ulimit -s`).
 //!
-//! The kernel asks for the limit when the stack grows, and leaves a stack as large as it has become. So the limit is raised, the
-//! stack grows, and the limit is put back before there is a child that would inherit it.
+//! The kernel checks the limit when the stack grows, and never shrinks a stack. So the limit is raised, the
+//! stack grows, and the limit is restored before there is a child that would inherit it.
 
 use std::io;
 
-/// What reading a command line and writing a report takes at most, with room to spare.
+/// The most that reading a command line and writing a report takes, with room to spare.
 const ROOM: usize = 2 << 20;
 
 /// Takes that room.
 ///
 /// # Errors
-/// The limit in bytes, where it leaves less and this user may not raise it.
+/// The limit in bytes, if it leaves less and this user may not raise it.
 pub fn take_room() -> Result<(), u64> {
     let Ok(before) = limit() else { return Ok(()) };
-    // What is above the frame of this function counts as well.
+    // The part above the frame of this function counts, too.
     let wanted = 2 * ROOM as u64;
     if before.rlim_cur >= wanted {
         return Ok(());
@@ -22,7 +22,7 @@ pub fn take_room() -> Result<(), u64> {
     let enough = libc::rlimit { rlim_cur: wanted, rlim_max: before.rlim_max.max(wanted) };
     set_limit(&enough).map_err(|_| before.rlim_cur)?;
     grow();
-    // Should it not go back, what is started has more room than it would have had.
+    // If it cannot be restored, children have more room than they would have had.
     let _ = set_limit(&before);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Whom to watch and how, as a user says it on the command line: the same flags for every verb that watches.
+//! The target and the source, in the user's words on the command line: the same flags for every verb that
+//! watches.
 
 use crate::pid;
 use crate::usage::Usage;
@@ -8,7 +9,7 @@ use corun_session::counting::CountedUnit;
 use corun_session::Target;
 use std::ffi::OsString;
 
-/// Whom to watch: exactly one of these.
+/// The target: exactly one of these.
 #[derive(Debug, clap::Args)]
 #[group(id = "Target", multiple = false)]
 pub struct TargetFlags {
@@ -31,13 +32,13 @@ pub struct TargetFlags {
 
 /// Whom a verb can be about.
 pub const ANYBODY: &str = "-p PID|--cgroup NAME|--vm NAME|-- CMD...";
-/// The same for a verb that can be about everybody as well.
+/// The same for a verb that can also be about everybody.
 pub const ANYBODY_OR_ALL: &str = "-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...";
 
 /// The same for a verb that records.
 pub const RECORDED: &str = "-p PID|--cgroup NAME|-- CMD...";
 
-/// How a verb with these flags is used: clap's own line leaves out the dashes before a command.
+/// The usage of a verb with these flags: clap's own line leaves out the dashes before a command.
 pub fn usage(verb: &str, whom: &str) -> String {
     format!("corun {verb} [OPTIONS] <{whom}>")
 }
@@ -56,7 +57,7 @@ impl TargetFlags {
     /// The tenant of a past time; `None`: everybody.
     ///
     /// # Errors
-    /// A ring does not know whom was named.
+    /// A ring does not know the named target.
     pub fn of_past(self) -> Result<Option<String>, Usage> {
         match self {
             TargetFlags { pid: Some(_), .. } => {
@@ -69,7 +70,7 @@ impl TargetFlags {
         }
     }
 
-    /// The target, of `whom` the verb can be about.
+    /// The target, out of `whom` the verb can be about.
     ///
     /// # Errors
     /// None was named.
@@ -85,7 +86,7 @@ impl TargetFlags {
     }
 }
 
-/// What is said once a cgroup is watched that nobody is in.
+/// The message once an empty cgroup is watched.
 pub fn deserted(target: &str) -> String {
     format!("corun: nobody is in {target} yet; who comes will be watched")
 }
@@ -99,7 +100,7 @@ pub enum SourceFlag {
 }
 
 impl SourceFlag {
-    /// The source that was asked for; `None`: the best there is.
+    /// The requested source; `None`: the best one.
     pub fn wanted(self) -> Option<Source> {
         match self {
             SourceFlag::Auto => None,

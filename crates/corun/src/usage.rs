@@ -1,4 +1,4 @@
-//! Mistakes of the user's, what is checked of every command line (where files go), and how a verb is interrupted.
+//! Mistakes of the user, the checks of every command line (where files go), and how a verb is interrupted.
 
 use anyhow::Context;
 use corun_report::output::can_be_written;
@@ -9,12 +9,12 @@ use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A mistake of the user's: one clear sentence, exit code 2.
+/// A mistake of the user: one clear sentence, exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// What ends a session at Ctrl-C and friends.
+/// What ends a session at Ctrl-C and similar signals.
 ///
 /// # Errors
 /// What the kernel says.
@@ -22,7 +22,7 @@ pub fn stop_on_signals() -> anyhow::Result<Stop> {
     Stop::on_signals().context("installing the Ctrl-C handler")
 }
 
-/// What a shell says of a program that a signal ended: 128 and its number.
+/// The exit code that a shell reports for a program that a signal ended: 128 and its number.
 pub fn interrupted_by(signal: Option<i32>) -> u8 {
     128 + signal.unwrap_or(libc::SIGINT) as u8
 }
@@ -32,8 +32,8 @@ pub fn interrupted(stop: &Stop) -> ExitCode {
     ExitCode::from(interrupted_by(stop.signal()))
 }
 
-/// Whether these files can be written, each to a place of its own: what takes an hour to find out should not be lost to a
-/// mistyped folder.
+/// Whether these files can be written, each to a place of its own: results that take an hour must not be lost
+/// to a mistyped folder.
 ///
 /// # Errors
 /// One sentence on the first that cannot.
@@ -45,7 +45,7 @@ pub fn check_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(
     })
 }
 
-/// Whether a file goes to none of the places that are taken; its own is one from then on.
+/// Whether a file goes to none of the occupied places; its own is occupied from then on.
 ///
 /// # Errors
 /// One sentence.
@@ -58,7 +58,7 @@ pub fn take_place<'a>(taken: &mut BTreeSet<&'a Path>, path: &'a Path) -> Result<
     Err(Usage(format!("two files would go to `{}`; give each a place of its own", path.display())))
 }
 
-/// Makes a folder, unless it is there.
+/// Creates a folder unless it exists.
 ///
 /// # Errors
 /// One sentence.
@@ -67,7 +67,7 @@ pub fn make_folder(folder: &Path) -> Result<(), Usage> {
     made.map_err(|e| Usage(format!("cannot make the folder {}: {}", folder.display(), unmade(folder, &e))))
 }
 
-/// The same for a folder that will have files, which it must take.
+/// The same for a folder for files, which must be writable.
 ///
 /// # Errors
 /// One sentence.
@@ -77,7 +77,7 @@ pub fn check_folder(folder: &Path) -> Result<(), Usage> {
         .map_err(|e| Usage(format!("cannot write into {}: {}", folder.display(), e.why)))
 }
 
-/// Whether these files can be read; what `may_be` is not refused.
+/// Whether these files can be read; one that `may_be` missing is not refused.
 ///
 /// # Errors
 /// One sentence on the first that cannot.

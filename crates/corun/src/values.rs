@@ -1,15 +1,15 @@
-//! What is read of the words behind flags: lengths of time, shares, and names, which may be any bytes.
+//! Parsers of flag values: lengths of time, shares, and names, which may be any bytes.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use corun_model::duration::parse_ns;
 use std::ffi::OsString;
 
-/// Parses a name: bytes that are not UTF-8 are replaced, as they are in the names that corun reads of others.
+/// Parses a name: bytes that are not UTF-8 are replaced, as in the names that corun reads of others.
 pub fn name() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|word: OsString| word.to_string_lossy().into_owned())
 }
 
-/// Parses how long to measure: some time, not none.
+/// Parses the length of a measurement: more than zero.
 ///
 /// # Errors
 /// One sentence that names the text and the remedy.
@@ -34,7 +34,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses how sure an interval is to be.
+/// Parses the confidence of an interval.
 ///
 /// # Errors
 /// One sentence that names the text and the remedy.
@@ -47,7 +47,7 @@ pub fn confidence(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share, also in per cent; `None`: it is no number.
+/// A share, also in per cent; `None` if it is not a number.
 fn number(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|x| x / 100.0),

@@ -1,4 +1,4 @@
-//! `corun agent` as an operator runs it: scraped, reloaded, stopped, killed, wrongly configured; and read back.
+//! `corun agent` as an operator runs it: scraped, reloaded, stopped, killed, misconfigured; and read back.
 
 mod serving;
 
@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A script that never ends, called as it is to be called, on the first CPU.
+/// An endless script with the given name, on the first CPU.
 struct Loop(Child);
 
 impl Drop for Loop {
@@ -44,7 +44,7 @@ fn packaging(file: &str) -> PathBuf {
 }
 
 #[test]
-fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
+fn the_culprits_of_a_victim_are_scraped_and_read_back_from_the_ring() {
     if !sees_culprits() {
         return println!("skipped: culprits cannot be seen here");
     }
@@ -87,7 +87,7 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
     // CAP_PERFMON is bit 38, CAP_BPF bit 39.
     assert_eq!(kept.trim_start_matches('0'), "c000000000", "{status}");
 
-    // A configuration that is wrong leaves the one in force, and says so.
+    // A wrong configuration leaves the one in force, and reports the error.
     fs::write(&config, "windoww = 3\n").unwrap();
     agent.signal(libc::SIGHUP);
     agent.hear("agent.toml:1: unknown field `windoww`");
@@ -108,7 +108,7 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
         &["in use by another agent"],
     );
 
-    // The last seconds, while it is being written.
+    // The last seconds, while the ring is being written.
     let profile = |more: &[&str]| {
         let ring = ring.to_str().unwrap();
         let output = run(&[&["profile", "--from", ring, "--json", "-"], more].concat());
@@ -116,7 +116,7 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let past = profile(&["--tenant", "agent-victim", "--for", "3s"]);
-    // Among three: on a machine where others work, too, they may take more.
+    // Among three: on a machine with other work, that may take more.
     let worst: Vec<&Value> = past["subject"]["culprits"].as_array().unwrap().iter().take(3).collect();
     assert!(worst.iter().any(|c| c["tenant"]["name"] == "agent-culprit"), "{worst:?}");
     let culprits: u64 =
@@ -197,7 +197,7 @@ fn a_file_need_not_name_what_flags_do() {
 }
 
 #[test]
-fn no_url_of_a_collector_is_refused_before_anything_begins() {
+fn an_invalid_collector_url_is_refused_before_anything_begins() {
     for (url, words) in [
         ("localhost:4318", "does not begin with http://; give a URL such as"),
         ("https://localhost:4318", "give a collector on this machine that passes metrics on"),
@@ -270,7 +270,7 @@ fn a_collector_gets_metrics_and_while_it_is_away_the_agent_says_so_and_goes_on()
     agent.hear("again");
     assert!(!agent.get("/readyz").1.contains("do not arrive"), "{:?}", agent.get("/readyz"));
     agent.signal(libc::SIGTERM);
-    // The last export, of what was counted since.
+    // The last export, of the counts since then.
     take_request(&mut collector.accept().unwrap().0);
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
 }
@@ -316,7 +316,7 @@ fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
 }
 
 #[test]
-fn who_asks_for_the_present_does_not_get_the_window_before() {
+fn a_request_for_the_present_does_not_get_the_window_before() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("agent.toml");
     fs::write(&config, "window = \"60s\"\n").unwrap();
@@ -330,7 +330,7 @@ fn who_asks_for_the_present_does_not_get_the_window_before() {
     let before = windows("/metrics");
     assert!(windows("/metrics?now") > before, "the window of a minute is still open");
 
-    // Those who ask without a pause get the present as well, and share what it takes.
+    // Continuous requests get the present as well, and share its cost.
     let (began, before) = (std::time::Instant::now(), windows("/metrics"));
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -348,7 +348,7 @@ fn who_asks_for_the_present_does_not_get_the_window_before() {
 }
 
 #[test]
-fn the_unit_is_as_closed_as_it_says() {
+fn the_unit_is_as_restricted_as_it_says() {
     let unit = packaging("systemd/corun-agent.service");
     // 3.0 as systemd counts.
     let judged = Command::new("systemd-analyze")
@@ -368,7 +368,7 @@ fn the_unit_is_as_closed_as_it_says() {
 }
 
 #[test]
-fn alert_rules_fire_when_somebody_is_harmed_and_go_by_metrics_that_there_are() {
+fn alert_rules_fire_when_somebody_is_harmed_and_use_existing_metrics() {
     let rules = fs::read_to_string(packaging("prometheus/corun-rules.yml")).unwrap();
     let recorded: Vec<&str> = rules.lines().filter_map(|l| l.trim().strip_prefix("- record: ")).collect();
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -410,7 +410,7 @@ fn queries_of_the_dashboard() -> Vec<String> {
 }
 
 #[test]
-fn every_query_of_the_dashboard_goes_by_metrics_and_labels_that_there_are() {
+fn every_query_of_the_dashboard_uses_existing_metrics_and_labels() {
     let queries = queries_of_the_dashboard();
     assert!(queries.len() > 10, "{queries:?}");
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -424,7 +424,7 @@ fn every_query_of_the_dashboard_goes_by_metrics_and_labels_that_there_are() {
             let base = name.strip_suffix("_bucket").unwrap_or(name);
             let metric = corun_agent::metrics::METRICS.iter().find(|m| m.name == base);
             let metric = metric.unwrap_or_else(|| panic!("{query}: nobody exports {name}"));
-            // The labels that are asked for; Prometheus itself adds the instance.
+            // The labels in the queries; Prometheus itself adds the instance.
             let inside = after.strip_prefix('{').and_then(|r| r.split('}').next()).unwrap_or_default();
             for label in inside.split(',').filter(|l| !l.trim().is_empty()) {
                 let label = label.trim().split(['=', '!']).next().unwrap();
@@ -438,7 +438,7 @@ fn every_query_of_the_dashboard_goes_by_metrics_and_labels_that_there_are() {
         }
         assert!(metrics > 0, "{query} asks for no metric of corun's");
     }
-    // As Prometheus reads them, with what Grafana puts in.
+    // The queries as Prometheus gets them, with Grafana's values.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("queries.yml");
     let put_in = |query: &String| {
@@ -516,11 +516,11 @@ fn a_real_prometheus_answers_who_hurt_a_tenant() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let query = "topk(3,rate(corun_blame_seconds_total{victim=\"scraped-victim\"}[10s]))";
-    // Among three: on a machine where others work, too, they may take more.
+    // Among three: on a machine with other work, that may take more.
     agent.until("the culprit among the three worst", |_| {
         ask(query).contains("culprit=\"scraped-culprit\"").then_some(())
     });
-    // Of a histogram that is not native there is no such sum. Two loops on a CPU wait for each other for a time slice.
+    // A classic histogram has no such sum. Two loops on a CPU wait for each other for a time slice.
     let waits = "corun_wait_seconds{tenant=\"scraped-victim\"}";
     let half = format!("histogram_quantile(0.5, rate({waits}[10s]))");
     let half = agent.until("a native histogram", |_| {
@@ -531,7 +531,7 @@ fn a_real_prometheus_answers_who_hurt_a_tenant() {
 }
 
 #[test]
-fn tests_of_a_run_that_is_over_are_judged_by_what_the_ring_kept() {
+fn tests_of_a_past_run_are_judged_by_what_the_ring_kept() {
     if !sees_culprits() {
         return println!("skipped: culprits cannot be seen here");
     }
@@ -565,7 +565,7 @@ fn tests_of_a_run_that_is_over_are_judged_by_what_the_ring_kept() {
     assert!(said(&output).contains("1 test, 1 failed (1 starved)"), "{}", said(&output));
     let copy = fs::read_to_string(folder.path().join("tests.corun.xml")).unwrap();
     assert!(copy.contains("name=\"corun.verdict\" value=\"starved\""), "{copy}");
-    // On a machine where others work, too, they may have taken more than the other loop.
+    // On a machine with other work, that may have taken more than the other loop.
     assert!(copy.contains("name=\"corun.culprit\""), "{copy}");
 
     for (cases, tenant, why) in [

@@ -1,7 +1,8 @@
-//! What may befall an agent, its ring and its scrapers: it is killed at any instant, damaged, flooded. It says so in one sentence or
-//! by `/readyz`, does not grow, and leaves nothing in the kernel.
+//! Faults of an agent, its ring and its scrapers: it is killed at any instant, damaged, flooded. It reports
+//! them in one sentence or by `/readyz`, does not grow, and leaves nothing in the kernel.
 //!
-//! `CORUN_KILLS` says how often it is killed (100), `CORUN_COMERS` how many tenants come and go (10,000), `CORUN_SEED` at which instants.
+//! `CORUN_KILLS` sets how often it is killed (100), `CORUN_COMERS` how many tenants come and go (10,000),
+//! `CORUN_SEED` the instants.
 
 mod serving;
 
@@ -38,7 +39,8 @@ fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// How many of these BPF programs are left in the kernel once their holder has ended. They are freed a grace period after it.
+/// How many of these BPF programs are left in the kernel after their holder has ended. They are freed a grace
+/// period after it.
 fn left(programs: &BTreeSet<u32>) -> usize {
     let count = || corun_bpf::loaded_programs().intersection(programs).count();
     eventually(|| count() == 0);
@@ -58,7 +60,7 @@ fn with_ring(folder: &Path, rest: &str) -> (PathBuf, String) {
 }
 
 #[test]
-fn an_agent_that_is_killed_at_any_instant_leaves_nothing_but_a_ring_that_goes_on() {
+fn an_agent_killed_at_any_instant_leaves_nothing_but_a_ring_that_can_be_continued() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, config) = with_ring(folder.path(), "");
     let (kills, seed) = (number("CORUN_KILLS", 100), number("CORUN_SEED", 1));
@@ -119,7 +121,7 @@ fn task(tenant: TenantId, born_ns: u64, account: Account) -> TaskObservation {
     }
 }
 
-/// A ring of three windows, and the segment that has them.
+/// A ring of three windows, and the segment that contains them.
 fn small_ring(folder: &Path) -> PathBuf {
     let window = |n: u64| {
         let (start_ns, end_ns) = (n * 1_000_000_000, (n + 1) * 1_000_000_000);
@@ -146,7 +148,7 @@ fn small_ring(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn of_a_ring_that_is_damaged_anywhere_the_rest_is_reported_and_the_damage_said_in_one_sentence() {
+fn of_a_ring_damaged_anywhere_the_rest_is_reported_and_the_damage_is_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let ring = folder.path().join("ring");
     let segment = small_ring(&ring);
@@ -204,7 +206,7 @@ fn a_ring_of_another_version_is_refused_to_a_reader_and_left_behind_by_an_agent(
 }
 
 #[test]
-fn what_an_agent_without_ebpf_kept_is_shown_with_nobody_blamed() {
+fn windows_of_an_agent_without_ebpf_are_shown_and_nobody_is_blamed() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, config) = with_ring(folder.path(), "source = \"schedstat\"\n");
     let agent = Agent::start(&["--config", &config]);
@@ -219,7 +221,7 @@ fn what_an_agent_without_ebpf_kept_is_shown_with_nobody_blamed() {
     let table = frame.lines().skip_while(|line| !line.starts_with("  TENANT")).skip(1);
     let rows: Vec<&str> =
         table.take_while(|line| !line.is_empty()).filter(|line| !line.ends_with(" tenants")).collect();
-    // What was taken from it, and what it took.
+    // What it lost, and what it took.
     let unknown = |row: &&str| row.split_whitespace().filter(|word| *word == "?").count();
     assert!(!rows.is_empty() && rows.iter().all(|row| unknown(row) == 2), "{frame}");
     let output = run(&["profile", "--from", ring.to_str().unwrap()]);
@@ -227,7 +229,7 @@ fn what_an_agent_without_ebpf_kept_is_shown_with_nobody_blamed() {
 }
 
 #[test]
-fn the_doctor_tells_of_the_ring_how_far_back_it_goes_and_why_it_is_not_written() {
+fn the_doctor_reports_how_far_back_the_ring_goes_and_why_it_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));
     let text = |ring: &Path| {
@@ -243,7 +245,7 @@ fn the_doctor_tells_of_the_ring_how_far_back_it_goes_and_why_it_is_not_written()
     // It is told to the second.
     assert!(oldest.as_second() >= began.as_second() && oldest <= jiff::Timestamp::now(), "{oldest}");
 
-    // A folder that cannot be made: the agent goes on without a ring, says so, and tries again when it is told to.
+    // A folder that cannot be created: the agent goes on without a ring, says so, and tries again on request.
     let nowhere = config.join("ring");
     let reload = |ring: &Path| {
         text(ring);
@@ -278,14 +280,14 @@ fn scrapers_that_never_read_are_given_up_and_the_agent_goes_on_meanwhile() {
     let silent: Vec<TcpStream> = (0..40)
         .map(|n| {
             let mut stream = TcpStream::connect(&agent.address).unwrap();
-            // Half of them ask for something, and none ever reads.
+            // Half of them send a request, and none ever reads.
             if n % 2 == 0 {
                 stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
             }
             stream
         })
         .collect();
-    // Who asked is done with, the others are given up after ten seconds. All are still there.
+    // A scraper with a request is finished; the others are dropped after ten seconds. All are still there.
     let answered = eventually(|| {
         let Ok(mut stream) = TcpStream::connect(&agent.address) else { return false };
         let mut answer = String::new();
@@ -301,7 +303,7 @@ fn scrapers_that_never_read_are_given_up_and_the_agent_goes_on_meanwhile() {
     drop(silent);
 }
 
-/// The only child of a process, once there is one.
+/// The only child of a process, once it exists.
 fn child_of(pid: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.trim().parse().ok()
@@ -315,7 +317,7 @@ fn catches(pid: i32, signal: i32) -> bool {
 }
 
 #[test]
-fn the_first_process_of_a_container_ends_when_it_is_told_to_from_its_first_moments_on() {
+fn the_first_process_of_a_container_ends_on_request_from_its_first_moments_on() {
     let in_own_pids = || {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--mount-proc"]);
@@ -365,7 +367,7 @@ fn resident(pid: u32) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// So many process groups, each a tenant, come and go.
+/// This many process groups, each a tenant, come and go.
 fn come_and_go(many: u64) {
     for _ in 0..many {
         let mut child = Command::new("/bin/true").process_group(0).spawn().unwrap();

@@ -19,14 +19,14 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// Whoever changes something of this machine takes turns: it has one controller at a time.
+/// Tests that change something on this machine take turns: it has one controller at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURNS: Mutex<()> = Mutex::new(());
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
-fn every_policy_is_listed_with_what_this_machine_makes_of_its_knobs() {
+fn every_policy_is_listed_with_how_this_machine_sets_its_knobs() {
     let out = corun(&["policies", "--json"]);
     let value: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(value["schema"], "corun.policies/1");
@@ -74,10 +74,10 @@ fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
 }
 
 #[test]
-fn a_dry_run_tells_what_auto_would_try_and_makes_up_no_gain_of_slots_that_nobody_had() {
+fn a_dry_run_shows_what_auto_would_try_and_invents_no_gain_of_slots_that_did_not_happen() {
     let folder = tempfile::tempdir().unwrap();
     let threads = std::thread::available_parallelism().unwrap().to_string();
-    // Each under a name and in a session of its own.
+    // Each with a name and a session of its own.
     let load = |name: &str, program: &str| {
         let corun = assert_cmd::cargo::cargo_bin("corun");
         let script = format!("exec {} load {program} --threads {threads} --duration 60s -q", corun.display());
@@ -103,12 +103,12 @@ fn a_dry_run_tells_what_auto_would_try_and_makes_up_no_gain_of_slots_that_nobody
         assert_eq!(d["reason"], "would_try", "{d}");
         assert!(outcome.starts_with("dry_run: "), "{d}");
     }
-    // Each of them is proposed to wait once, at most.
+    // Each of them is proposed to wait once at most.
     assert!(decided.len() <= pids.len(), "{lines}");
 }
 
 #[test]
-fn a_run_leaves_a_page_and_a_trace_of_what_was_decided() {
+fn a_run_leaves_a_page_and_a_trace_of_its_decisions() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-c", "corun-hog-d"].map(|name| Hog::start(folder.path(), name));
     let (html, trace) = (folder.path().join("report.html"), folder.path().join("report.pftrace"));
@@ -149,7 +149,7 @@ fn a_run_leaves_a_page_and_a_trace_of_what_was_decided() {
 }
 
 #[test]
-fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
+fn a_tenant_that_cannot_be_controlled_is_refused_before_anything_is_changed() {
     let folder = tempfile::tempdir().unwrap();
     let hog = Hog::start(folder.path(), "corun-hog-e");
     let state = || {
@@ -173,11 +173,11 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
         (&["--tenant", "corun-hog-e", "--tenant", "4194303"], ["--tenant 4194303", "no such process"]),
         // A thread that is no process.
         (&["--tenant", &tid], ["is a thread of process", &process]),
-        // A key of what is not there, and what is no key.
+        // A key of something that does not exist, and an invalid key.
         (&["--tenant", "cgroup:/corun-nowhere"], ["there is no such cgroup", "make it first"]),
         (&["--tenant", "pgid:4194303"], ["there is no such process group", "lists who is there"]),
         (&["--tenant", "corun-nobody:80"], ["nothing by that name runs here", "lists who is there"]),
-        // Whom corun was started from, as a terminal is.
+        // The process that corun was started from, as a terminal is.
         (&["--tenant", &parent], ["corun is it or was started from it", "name another one"]),
         (&["--tenant", "1"], ["--tenant 1", "it is the first process"]),
         (
@@ -207,7 +207,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn without_permission_ones_own_are_controlled_and_others_are_refused() {
+fn without_permission_own_tenants_are_controlled_and_others_are_refused() {
     let _alone = alone();
     if !is_root() {
         println!("skipped: only root can become somebody else");
@@ -224,7 +224,7 @@ fn without_permission_ones_own_are_controlled_and_others_are_refused() {
     let out = nobody().args(["1s", "--tenant", &pid]).output().unwrap();
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
     assert!(said(&out).contains("belongs to another user; run as root"), "{}", said(&out));
-    // A dry run touches nobody, and sees by schedstat.
+    // A dry run touches nobody, and watches through schedstat.
     let began = std::time::Instant::now();
     let out = nobody().args(["600ms", "--tenant", &pid, "--dry-run"]).output().unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
@@ -233,14 +233,14 @@ fn without_permission_ones_own_are_controlled_and_others_are_refused() {
 }
 
 #[test]
-fn without_permission_everybody_is_ones_own_and_the_others_are_counted_once() {
+fn without_permission_everybody_means_own_tenants_and_the_others_are_counted_once() {
     let _alone = alone();
     if !is_root() {
         println!("skipped: only root can become somebody else");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // On a bare machine everybody else is an ancestor of this test, and those are nobody's to control.
+    // On a bare machine everybody else is an ancestor of this test, and those cannot be controlled.
     let _somebody_elses = Hog::start(folder.path(), "corun-hog-root");
     let mut command = anybodys::corun(folder.path());
     command.args(["control", "gang", "-o", "together=false", "--all", "--for", "1s"]);
@@ -258,7 +258,7 @@ fn without_permission_everybody_is_ones_own_and_the_others_are_counted_once() {
 }
 
 #[test]
-fn a_name_to_protect_that_nobody_has_is_said() {
+fn a_protected_name_that_nobody_has_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-m", "corun-hog-n"].map(|name| Hog::start(folder.path(), name));
     let protect = |name: &str| {
@@ -270,7 +270,7 @@ fn a_name_to_protect_that_nobody_has_is_said() {
 }
 
 #[test]
-fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_it_is_only_named() {
+fn the_degree_of_contention_also_has_a_flag_of_its_own_and_naming_the_guard_turns_it_on() {
     let folder = tempfile::tempdir().unwrap();
     let _hog = Hog::start(folder.path(), "corun-hog-p");
     let control = |policy: &str, dc: &str| {
@@ -288,7 +288,7 @@ fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_i
 }
 
 #[test]
-fn that_everything_is_as_it_was_is_said_where_something_was_changed() {
+fn the_complete_undo_is_reported_if_something_was_changed() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-u", "corun-hog-v"].map(|name| Hog::start(folder.path(), name));
@@ -308,7 +308,7 @@ fn that_everything_is_as_it_was_is_said_where_something_was_changed() {
 }
 
 #[test]
-fn a_dry_run_is_called_one_and_explains_itself_on_standard_error() {
+fn a_dry_run_is_labeled_and_explains_itself_on_standard_error() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-w", "corun-hog-x"].map(|name| Hog::start(folder.path(), name));
     let who = ["--tenant", "corun-hog-w", "--tenant", "corun-hog-x", "--dry-run", "--explain"];
@@ -334,7 +334,7 @@ fn a_backend_that_this_kernel_lacks_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_degree_of_contention_below_a_tenants_weight_is_said_to_leave_it_alone() {
+fn a_degree_of_contention_below_a_tenants_weight_is_reported_to_leave_it_alone() {
     let folder = tempfile::tempdir().unwrap();
     // Two loops in a process group each: tenants of weight two.
     const TWO_LOOPS: &str = "while :; do :; done & while :; do :; done";
@@ -350,7 +350,8 @@ fn a_degree_of_contention_below_a_tenants_weight_is_said_to_leave_it_alone() {
 
 const SHARES_A_PAGE: &str = "CORUN_TEST_SHARES_A_PAGE";
 
-/// The program of the next test, which runs this one in a process of its own: it shares a page, and computes until it is killed.
+/// The program of the next test, which runs this one in a process of its own: it shares a page, and computes
+/// until it is killed.
 #[test]
 fn a_program_that_shares_a_page() {
     if std::env::var_os(SHARES_A_PAGE).is_some() {
@@ -363,7 +364,7 @@ fn a_program_that_shares_a_page() {
 }
 
 #[test]
-fn what_a_program_is_advised_that_shares_a_page_is_in_every_line_and_in_the_report() {
+fn the_advice_to_a_program_that_shares_a_page_is_in_every_line_and_in_the_report() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap());
@@ -401,7 +402,7 @@ fn what_a_program_is_advised_that_shares_a_page_is_in_every_line_and_in_the_repo
 }
 
 #[test]
-fn a_pid_stands_for_its_tenant_and_nobody_else_is_planned_for() {
+fn a_pid_stands_for_its_tenant_and_the_plan_includes_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let hogs = ["corun-hog-i", "corun-hog-j", "corun-hog-k"].map(|name| Hog::start(folder.path(), name));
     let pids = [hogs[0].0.id().to_string(), hogs[1].0.id().to_string()];
@@ -431,7 +432,7 @@ fn a_pid_stands_for_its_tenant_and_nobody_else_is_planned_for() {
 }
 
 #[test]
-fn a_policy_that_decides_by_counters_is_refused_where_there_are_none() {
+fn a_policy_that_needs_counters_is_refused_if_there_are_none() {
     let listed: serde_json::Value = serde_json::from_slice(&corun(&["policies", "--json"]).stdout).unwrap();
     let policies = listed["policies"].as_array().unwrap();
     let needy: Vec<_> = policies.iter().filter(|p| p["counters"] != serde_json::json!([])).collect();

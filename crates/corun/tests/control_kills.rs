@@ -1,8 +1,9 @@
-//! SIGKILL at any instant: the real `corun control` with a policy on test tenants of its own, and then nothing of them is
-//! parked, moved, pinned or re-sliced, whether it was the controller that died or its supervisor.
+//! SIGKILL at any instant of the real `corun control`, with a policy on the test's own tenants. Afterwards
+//! nothing of them is parked, moved, pinned or re-sliced, whether the controller died or its supervisor.
 //!
-//! By turns a policy that parks and one that sets slices. 4 kills of each in a test run, as many as `CORUN_KILLS` says in a
-//! study. As many are killed while they advise a program how many threads to run, which does all of its work.
+//! A policy that parks and one that sets slices alternate. Each is killed 4 times in a test run, and
+//! `CORUN_KILLS` times in a study. As many are killed while they advise a program, which still does all of
+//! its work.
 
 mod chaos;
 mod hog;
@@ -27,7 +28,8 @@ impl Hog {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.0.id())).unwrap_or_default()
     }
 
-    /// Everything of it that corun could change, and did not change by itself: cgroups, CPUs, policy, nice, slice.
+    /// Everything about it that corun could change, and that does not change by itself: cgroups, CPUs,
+    /// policy, nice, slice.
     fn state(&self) -> String {
         let pid = self.0.id();
         let attributes = corun_linux::sched::attributes(pid).ok();
@@ -58,7 +60,7 @@ fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The supervisor of a controller: its child that says so.
+/// The supervisor of a controller: its child with that name.
 fn supervisor_of(controller: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{controller}/task/{controller}/children")).ok()?;
     children.split_whitespace().filter_map(|p| p.parse().ok()).find(|pid: &u32| {
@@ -71,13 +73,13 @@ fn kills() -> u64 {
     std::env::var("CORUN_KILLS").map_or(4, |n| n.parse().unwrap())
 }
 
-/// Any instant of so long, another one in each run and round.
+/// A random instant in this time, a different one in each run and round.
 fn any_instant(round: u64, within: Duration) -> Duration {
     let any = (u64::from(std::process::id()) << 32) + round + 1;
     Duration::from_micros(any.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % within.as_micros() as u64)
 }
 
-/// Kills again and again; `false`: this machine does not let control, which has been said.
+/// Kills again and again; `false` if this machine does not allow control, which has been reported.
 fn kill_again_and_again(whom: &str) -> bool {
     // SAFETY: geteuid cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -111,7 +113,8 @@ fn kill_again_and_again(whom: &str) -> bool {
             println!("skipped: {}", String::from_utf8_lossy(&said).trim());
             return false;
         };
-        // Any instant of its first 700 ms, another one in each run: while it starts, plans, parks, unparks.
+        // A random instant of its first 700 ms, a different one in each run: while it starts, plans, parks,
+        // unparks.
         std::thread::sleep(any_instant(round, Duration::from_millis(700)));
         changed += u32::from(!hogs.iter().map(Hog::state).eq(before.iter().cloned()));
         let start = Instant::now();
@@ -147,9 +150,9 @@ fn kill_again_and_again(whom: &str) -> bool {
     true
 }
 
-/// One test, so that no controller is refused because of the other's.
+/// One test, so that no controller is refused because of the other test's.
 #[test]
-fn whoever_is_killed_nothing_stays_parked_moved_pinned_or_re_sliced() {
+fn whichever_is_killed_nothing_stays_parked_moved_pinned_or_re_sliced() {
     let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     for whom in ["controller", "supervisor"] {
         if !kill_again_and_again(whom) {
@@ -161,8 +164,9 @@ fn whoever_is_killed_nothing_stays_parked_moved_pinned_or_re_sliced() {
 const IS_ADVISED: &str = "CORUN_TEST_IS_ADVISED";
 const WORKERS: usize = 4;
 
-/// The program of the next test, which runs this one in a process of its own: until its input ends a crew does pieces of work, and parks
-/// whoever is not wanted. It says when it is advised first, and that each piece was done once.
+/// The program of the next test, which runs this one in a process of its own. Until its input ends, a crew
+/// does pieces of work, and parks superfluous workers. It reports the first advice, and that each piece was
+/// done once.
 #[test]
 fn a_program_that_is_advised() {
     if std::env::var_os(IS_ADVISED).is_none() {
@@ -229,7 +233,7 @@ fn a_program_whose_controllers_are_killed_while_they_advise_it_does_all_of_its_w
     };
     let advise = || {
         let mut command = Command::cargo_bin("corun").unwrap();
-        // Should this test be ended, it ends by itself.
+        // If this test is ended, it ends by itself.
         command.args(["control", "observe", "-q", "--for", "60s", "--tenant", &program.id().to_string()]);
         command.stdout(Stdio::null()).spawn().unwrap()
     };
@@ -240,7 +244,8 @@ fn a_program_whose_controllers_are_killed_while_they_advise_it_does_all_of_its_w
         let is_gone = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
         assert!(eventually(|| supervisor.is_none_or(is_gone)), "its supervisor goes on");
     };
-    // The first one is killed once its advice is in force, the others at any instant: while they start, look, advise.
+    // The first one is killed once its advice is in force, the others at any instant: while they start,
+    // observe, advise.
     let first = advise();
     hear("is advised");
     kill(first);

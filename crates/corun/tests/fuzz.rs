@@ -1,8 +1,9 @@
 //! No input makes a parser panic or hang: mutated files of every kind that corun reads, by seed.
 //!
-//! `cargo test --test fuzz` gives each parser a few thousand inputs; `make fuzz INPUTS=100000000` as many as one likes. Whatever
-//! is found is told with what tries it again: `FUZZ_TARGET=… FUZZ_SEED=… FUZZ_FROM=…`, and becomes a line of the corpus. Limits:
-//! it does not measure what code it reaches; what loops for long but ends is only found above [`HANG`].
+//! `cargo test --test fuzz` gives each parser a few thousand inputs; `make fuzz INPUTS=100000000` any number.
+//! A finding is printed with the command that repeats it: `FUZZ_TARGET=… FUZZ_SEED=… FUZZ_FROM=…`, and
+//! becomes a line of the corpus. Limits: it does not measure code coverage; a long loop that ends is only
+//! found above [`HANG`].
 
 #[path = "fuzz/mutation.rs"]
 mod mutation;
@@ -18,7 +19,7 @@ use targets::Target;
 
 /// Inputs for all parsers together, unless `FUZZ_INPUTS` says otherwise.
 const INPUTS: u64 = 40_000;
-/// An input that takes so long hangs.
+/// An input that takes this long hangs.
 const HANG: Duration = Duration::from_secs(30);
 
 fn number(name: &str, default: u64) -> u64 {
@@ -31,7 +32,7 @@ fn replay(target: &str, seed: u64, at: u64) -> String {
     format!("FUZZ_TARGET='{target}' FUZZ_SEED={seed} FUZZ_FROM={at} FUZZ_INPUTS=1 cargo test --test fuzz")
 }
 
-/// Gives a parser its inputs; what went wrong at the first that it could not take.
+/// Gives a parser its inputs; returns the failure of the first one that it could not handle.
 fn fuzz(target: &mut Target, seed: u64, from: u64, inputs: u64, doing: &Doing) -> Result<(), String> {
     for at in from..from + inputs {
         doing.begin(&replay(target.name, seed, at), at);
@@ -43,7 +44,7 @@ fn fuzz(target: &mut Target, seed: u64, from: u64, inputs: u64, doing: &Doing) -
     Ok(())
 }
 
-/// What is being tried, for whoever looks whether it goes on.
+/// The input that is being tried, for the thread that checks for hangs.
 #[derive(Default)]
 struct Doing {
     what: Mutex<String>,
@@ -53,7 +54,7 @@ struct Doing {
 
 impl Doing {
     fn begin(&self, what: &str, at: u64) {
-        // Often enough to tell, seldom enough to cost nothing.
+        // Often enough to be useful, seldom enough to cost nothing.
         if at.is_multiple_of(64) || self.count.load(Ordering::Relaxed) == 0 {
             what.clone_into(&mut self.what.lock().unwrap());
         }
@@ -101,7 +102,7 @@ fn no_input_makes_a_parser_panic_or_hang() {
 }
 
 #[test]
-fn every_parser_reads_its_corpus_as_it_is() {
+fn every_parser_accepts_its_unchanged_corpus() {
     for mut target in targets::all() {
         for text in target.corpus.clone() {
             (target.read)(&text);
@@ -110,7 +111,7 @@ fn every_parser_reads_its_corpus_as_it_is() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_input_and_another_another() {
+fn the_same_seed_makes_the_same_input_and_a_different_seed_a_different_one() {
     let corpus = [b"a = 1\nb = 2\n".to_vec(), b"c = \"x\"\n".to_vec()];
     let made = |seed, at| mutation::input(&mut Dice::of(seed, "t", at), &corpus);
     assert_eq!(made(1, 5), made(1, 5));

@@ -1,7 +1,8 @@
-//! What the machine allows: every limit with every verb. corun does what it still can, or says the cause in one sentence; it never
-//! panics or hangs, leaves nothing behind, and nobody stays stopped.
+//! The machine's limits: every limit with every verb. Corun does what it still can, or gives the cause in one
+//! sentence. It never panics or hangs, leaves nothing behind, and nobody stays stopped.
 //!
-//! The limits are set on the child that becomes corun alone. Where one cannot be set here that row is skipped, with the reason.
+//! The limits are set only on the child that becomes corun. If one cannot be set here, that row is skipped,
+//! with the reason.
 
 use assert_cmd::cargo::cargo_bin;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// No verb below takes longer, with its second of measuring.
+/// No verb below takes longer, including its second of measuring.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a child does to itself before it becomes corun.
@@ -23,12 +24,12 @@ type Setting = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 /// A row of the table.
 struct Limit {
     name: String,
-    /// What of it a sentence may name.
+    /// The parts of it that a sentence may name.
     words: &'static [&'static str],
-    /// What corun is started through, before its own command line.
+    /// The command that starts corun, before its own command line.
     through: Vec<OsString>,
     setting: Setting,
-    /// What the child is allowed in all, in the cgroup of the test: `pids.max`.
+    /// The total that the child is allowed, in the cgroup of the test: `pids.max`.
     pids: Option<u32>,
 }
 
@@ -56,7 +57,7 @@ fn done(result: i32) -> io::Result<()> {
 fn refuse(calls: &'static [i64], errno: i32) -> Setting {
     Arc::new(move || {
         let op = |code: u32, jt, k| libc::sock_filter { code: code as u16, jt, jf: 0, k };
-        // Load the number; for each call: if it is that, return the error.
+        // Load the number; for each call: if it matches, return the error.
         let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
         for (at, call) in calls.iter().enumerate() {
             program.push(op(
@@ -78,7 +79,7 @@ fn refuse(calls: &'static [i64], errno: i32) -> Setting {
 
 const NO_PROC: &str = "mount -t tmpfs none /proc";
 
-/// A shell with mounts of its own, which changes something of them and becomes corun.
+/// A shell with its own mounts, which changes some of them and becomes corun.
 fn with_mounts(name: &str, words: &'static [&'static str], script: &str) -> Limit {
     let script = format!("{script} && exec \"$0\" \"$@\"");
     let through = ["unshare", "-m", "sh", "-c", &script].map(OsString::from).to_vec();
@@ -127,7 +128,7 @@ fn limits() -> Vec<Limit> {
     });
     rows.push(row("ulimit -s 64 without root", &["ulimit -s"], as_nobody));
     rows.push(row("ulimit -n 10", &["ulimit -n", "open files", "eBPF"], limit(libc::RLIMIT_NOFILE, 10)));
-    // Of four even the one file of `schedstat` is too many.
+    // If only four are allowed, even the one file of `schedstat` is too many.
     for most in [4, 5, 6] {
         rows.push(row(&format!("ulimit -n {most}"), &["ulimit -n"], limit(libc::RLIMIT_NOFILE, most)));
     }
@@ -156,7 +157,7 @@ impl Pids {
 
 impl Drop for Pids {
     fn drop(&mut self) {
-        // Who was killed needs a moment to go.
+        // A killed process needs a moment to go.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -166,7 +167,7 @@ impl Drop for Pids {
     }
 }
 
-/// A loop in a session of its own, which gives way to everybody.
+/// A loop in a session of its own, with the lowest priority.
 struct Loop(Child);
 
 impl Loop {
@@ -206,7 +207,7 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
     let mut command = Command::new(line.next().unwrap());
     command.args(line).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    // A place that whoever it becomes may write to.
+    // A place that every possible user of corun may write to.
     let place = tempfile::tempdir()?;
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777))?;
     command.current_dir(place.path());
@@ -228,7 +229,8 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
     let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
     let (told, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Lines are read as they come: an agent says when it has begun, and goes on until it is asked to end.
+        // Lines are read as they come: an agent reports that it has begun, and goes on until it is asked to
+        // end.
         let said = std::thread::spawn(move || said(stderr, pid));
         let output = child.wait_with_output();
         let said = said.join().expect("it only reads");
@@ -246,7 +248,7 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
     }
 }
 
-/// What a child says, who is asked to end as soon as it serves somebody.
+/// The output of a child that is asked to end as soon as it serves requests.
 fn said(mut stderr: impl BufRead, pid: i32) -> Vec<u8> {
     let mut said = Vec::new();
     loop {
@@ -261,7 +263,7 @@ fn said(mut stderr: impl BufRead, pid: i32) -> Vec<u8> {
     }
 }
 
-/// What is wrong with how a verb ended.
+/// The error in how a verb ended.
 fn fault(limit: &Limit, verb: &str, output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let text = format!("{said}{}", String::from_utf8_lossy(&output.stdout));
@@ -296,7 +298,7 @@ fn left_behind(top: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_verb_under_every_limit_does_without_or_says_why_and_leaves_nothing() {
+fn every_verb_under_every_limit_continues_or_says_why_and_leaves_nothing() {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: only root can set all of these limits");
@@ -367,7 +369,7 @@ fn every_verb_under_every_limit_does_without_or_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn doctor_finds_nothing_where_there_is_no_proc_and_says_so() {
+fn doctor_finds_nothing_without_proc_and_says_so() {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: only root can mount");
@@ -384,7 +386,7 @@ fn doctor_finds_nothing_where_there_is_no_proc_and_says_so() {
 }
 
 #[test]
-fn a_full_disk_is_said_by_every_verb_that_writes_a_file() {
+fn every_verb_that_writes_a_file_reports_a_full_disk() {
     for arguments in [
         &["profile", "--quiet", "--json", "/dev/full", "--", "true"][..],
         &["profile", "--quiet", "--html", "/dev/full", "--", "true"],
@@ -405,12 +407,12 @@ fn a_full_disk_is_said_by_every_verb_that_writes_a_file() {
 }
 
 #[test]
-fn where_no_journal_can_be_kept_nothing_is_changed_and_it_is_said_where_one_could_be() {
+fn without_a_place_for_the_journal_nothing_is_changed_and_a_possible_place_is_named() {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: only root can become somebody else");
     }
-    // A folder with whatever mode the row gives it, over /tmp and /run of a shell that has mounts of its own.
+    // A folder with the row's mode, over /tmp and /run of a shell with its own mounts.
     let nobody = "export CORUN_AS='setpriv --reuid 65534 --regid 65534 --clear-groups'";
     let over = |options: &str| format!("mount -t tmpfs -o {options} none \"$PLACE\"");
     let rows: [(&str, String, &[&str]); 6] = [
@@ -453,7 +455,7 @@ fn where_no_journal_can_be_kept_nothing_is_changed_and_it_is_said_where_one_coul
     let tenants = [Loop::start(), Loop::of(65534)];
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // A user who is nobody may not look into the folder that it was built in.
+    // An unprivileged user may not read the folder that it was built in.
     let program = place.path().join("corun");
     let copied = Command::new("install").args(["-m", "755"]).args([&cargo_bin("corun"), &program]).status();
     assert!(copied.unwrap().success());
@@ -477,7 +479,7 @@ fn where_no_journal_can_be_kept_nothing_is_changed_and_it_is_said_where_one_coul
                 println!("skipped: {name}: {said}");
                 break;
             }
-            // Where nothing was ever changed there is nothing to restore, and a full disk does not matter.
+            // If nothing was ever changed, there is nothing to restore, and a full disk does not matter.
             let is_needless = verb.contains(&"--restore") && words[0].contains("full");
             let wanted = if is_needless { 0 } else { 2 };
             assert_eq!(output.status.code(), Some(wanted), "{name}: {verb:?}: {said}");

@@ -127,7 +127,7 @@ fn progress_comes_as_json_lines_and_a_signal_ends_the_run_with_its_report() {
     }
 }
 
-/// Two threads that never block: a victim that anybody can slow down. Killed when dropped.
+/// Two threads that never block: a victim that is easy to slow down. Dropping kills it.
 struct Victim(std::process::Child);
 
 impl Victim {
@@ -150,7 +150,7 @@ impl Drop for Victim {
     }
 }
 
-/// What holding `target` on `victim` came to: the report's `held`.
+/// The result of holding `target` on `victim`: the report's `held`.
 fn held(target: &str, wanted: f64, victim: &Victim) -> Value {
     let output = load(&format!("{target} --victim {} --duration 6s -q --json -", victim.pid()));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -168,8 +168,8 @@ fn a_target_is_held_on_a_real_victim() {
     {
         let tries = (0..4).map(|_| held(target, wanted, &victim));
         let good = tries.map(|held| {
-            // Others run beside this test. Where they take so much of the victim that hardly anything is left to ask
-            // for, or so much of the interference that it asks in vain, nothing can be judged.
+            // Other programs run next to this test. If they take so much of the victim that hardly anything
+            // is left to take, or so much of the interference that it cannot run, nothing can be judged.
             let (mean, demand) = (held["mean"].as_f64().unwrap(), held["demand"].as_f64().unwrap());
             let near = (mean / wanted - 1.0).abs() < 0.3;
             let by_others = if mean > wanted { demand < lost / 2.0 } else { demand > 2.0 * lost };

@@ -25,7 +25,7 @@ fn said(out: &Output) -> String {
     text(&out.stderr)
 }
 
-/// Hogs would disturb whoever is not to be disturbed: one test that needs or makes quiet at a time.
+/// Hogs would disturb other tests: only one test that needs quiet or makes noise runs at a time.
 static QUIET: Mutex<()> = Mutex::new(());
 
 fn quiet() -> MutexGuard<'static, ()> {
@@ -36,7 +36,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A loop that has the first CPU as often as it can get it.
+/// A loop that takes the first CPU as often as it can.
 fn hog_of_the_first_cpu(folder: &Path) -> Hog {
     let hog = Hog::start(folder, "corun-test-hog");
     let pinned = Command::new("taskset").args(["-pc", "0", &hog.0.id().to_string()]).output().unwrap();
@@ -51,7 +51,7 @@ fn ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Waits until a process runs, for as long as a busy machine may need.
+/// Waits until a process runs, as long as a busy machine may need.
 fn runs(hog: &Hog) -> bool {
     let (before, deadline) = (ticks(hog.0.id()), Instant::now() + Duration::from_secs(30));
     while Instant::now() < deadline {
@@ -69,12 +69,12 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn a_command_that_sleeps_is_clean_and_leaves_a_verdict_for_people_and_machines() {
+fn a_sleeping_command_is_clean_and_leaves_a_verdict_for_people_and_machines() {
     let _quiet = quiet();
     let folder = tempfile::tempdir().unwrap();
     let (json, junit) = (folder.path().join("v.json"), folder.path().join("v.xml"));
     let files = ["--json", json.to_str().unwrap(), "--junit", junit.to_str().unwrap()];
-    // Beside somebody else's tests it may wait for a CPU when it starts and when it ends.
+    // Next to somebody else's tests it may wait for a CPU when it starts and when it ends.
     let out = corun(&[&["verify", "--max-disturbance", "20%"], &files[..], &["--", "sleep", "1"]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     assert!(said(&out).contains("corun verify: clean"), "{}", said(&out));
@@ -112,7 +112,7 @@ fn a_command_that_fails_keeps_its_own_status() {
 }
 
 #[test]
-fn whoever_wants_quiet_gets_the_verdict_and_nothing_before_it() {
+fn in_quiet_mode_the_verdict_comes_and_nothing_before_it() {
     let _quiet = quiet();
     let folder = tempfile::tempdir().unwrap();
     let _hog = hog_of_the_first_cpu(folder.path());
@@ -124,7 +124,7 @@ fn whoever_wants_quiet_gets_the_verdict_and_nothing_before_it() {
 }
 
 #[test]
-fn a_run_that_is_disturbed_every_time_is_tried_as_often_as_was_allowed() {
+fn a_run_that_is_disturbed_every_time_is_tried_as_often_as_allowed() {
     let _quiet = quiet();
     let folder = tempfile::tempdir().unwrap();
     let _hog = hog_of_the_first_cpu(folder.path());
@@ -148,7 +148,7 @@ fn a_command_that_ends_in_a_dedicated_window_leaves_nobody_parked() {
     let folder = tempfile::tempdir().unwrap();
     let hog = Hog::start(folder.path(), "corun-ends");
     let report = folder.path().join("p.json");
-    // The first window opens after some 300 ms, so the command ends inside it or shortly before.
+    // The first window opens after about 300 ms, so the command ends inside it or shortly before.
     let wide = ["predict", "-q", "--dedicated", "--window", "300ms", "--park", "corun-ends"];
     let out = corun(&[&wide[..], &["--json", report.to_str().unwrap(), "--", "sleep", "0.45"]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
@@ -156,7 +156,7 @@ fn a_command_that_ends_in_a_dedicated_window_leaves_nobody_parked() {
     assert!(runs(&hog), "it is still parked");
 }
 
-/// Whether a process comes into such a state (`R`: it runs or wants to) within some seconds.
+/// Whether a process reaches such a state (`R`: it runs or wants to) within some seconds.
 fn becomes(pid: u32, is_wanted: impl Fn(char) -> bool) -> bool {
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -173,7 +173,7 @@ fn becomes(pid: u32, is_wanted: impl Fn(char) -> bool) -> bool {
 }
 
 #[test]
-fn a_run_goes_on_and_keeps_its_status_where_dedicated_windows_end_in_its_middle() {
+fn a_run_goes_on_and_keeps_its_status_if_dedicated_windows_end_in_the_middle() {
     let _quiet = quiet();
     if !is_root() {
         println!("skipped: parking a process of another session needs root");
@@ -183,7 +183,7 @@ fn a_run_goes_on_and_keeps_its_status_where_dedicated_windows_end_in_its_middle(
     let hog = Hog::start(folder.path(), "corun-stands");
     let report = folder.path().join("p.json");
     let mut command = Command::cargo_bin("corun").unwrap();
-    // One window that is longer than corun may stand still.
+    // One window that is longer than corun may be stopped.
     command.args([
         "predict",
         "-q",
@@ -221,7 +221,7 @@ fn a_run_goes_on_and_keeps_its_status_where_dedicated_windows_end_in_its_middle(
 }
 
 #[test]
-fn a_corunner_that_forks_all_the_time_is_parked_and_goes_on_afterwards() {
+fn a_co_runner_that_forks_all_the_time_is_parked_and_goes_on_afterwards() {
     let _quiet = quiet();
     if !is_root() {
         println!("skipped: parking a process of another session needs root");
@@ -231,7 +231,8 @@ fn a_corunner_that_forks_all_the_time_is_parked_and_goes_on_afterwards() {
     let hog = Hog::running(folder.path(), "corun-forks", "while :; do (:); done");
     let report = folder.path().join("p.json");
     let park = ["predict", "-q", "--dedicated", "--park", "corun-forks"];
-    // By the clock, not by counting: half a second must have been seen before the first window, however fast the machine.
+    // By the clock, not by counting: half a second must have passed before the first window, however fast the
+    // machine.
     let script = "timeout 3 sh -c 'while :; do :; done'; true";
     let out = corun(&[&park[..], &["--json", report.to_str().unwrap(), "--", "sh", "-c", script]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
@@ -269,7 +270,7 @@ fn nobody_is_parked_for_windows_that_would_not_count() {
 }
 
 #[test]
-fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_told_and_without_them_the_reason() {
+fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_reported_and_otherwise_the_reason() {
     let _quiet = quiet();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("p.json");
@@ -298,9 +299,10 @@ fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_told_and_without_
         return;
     }
     assert!(is_said(&seen, "dedicated windows"), "nobody has that name: {seen}");
-    // What a run this short stalls may leave too little to be compared: then that is said.
+    // The stalls of such a short run may be too few to compare: then that is reported.
     assert!(seen["parts"]["memory"].is_number() || is_said(&seen, "memory"), "{seen}");
-    // Where events take turns on too few counters, cycles may not have been counted for long enough in a run this short.
+    // If events take turns on too few counters, cycles may not have been counted for long enough in such a
+    // short run.
     let cpi = &seen["baselines"]["cpi"];
     let uncounted = cpi.is_null() && is_said(&seen, "exact counters");
     assert!(uncounted || cpi.as_f64().is_some_and(|x| x > 0.5 && x < 2.0), "{seen}");
@@ -327,7 +329,7 @@ fn without_permission_the_ledger_still_predicts_and_says_what_is_missing() {
 }
 
 #[test]
-fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_cannot_be_told_of() {
+fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_has_none() {
     let out = corun(&["predict", "--json-lines", "--", "sleep", "1.2"]);
     let lines: Vec<Value> = String::from_utf8_lossy(&out.stdout)
         .lines()
@@ -346,7 +348,7 @@ fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_cannot_be_tol
 }
 
 #[test]
-fn a_load_among_the_culprits_is_called_one_and_not_by_the_name_of_who_watches() {
+fn a_load_among_the_culprits_has_its_own_name_and_not_that_of_the_watching_corun() {
     let _quiet = quiet();
     let mut load = Command::cargo_bin("corun").unwrap();
     load.args(["load", "persistent", "--cpus", "0", "--duration", "60s", "-q", "--loops-per-ms", "100000"]);
@@ -369,7 +371,7 @@ fn a_load_among_the_culprits_is_called_one_and_not_by_the_name_of_who_watches() 
 }
 
 #[test]
-fn a_record_for_which_the_disk_has_no_room_is_said() {
+fn a_record_that_does_not_fit_on_the_disk_is_reported() {
     let out = corun(&["predict", "-q", "--record", "/dev/full", "--", "sleep", "0.3"]);
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     let why = "corun: cannot write --record: the disk is full; free some space\n";
@@ -419,7 +421,7 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
 }
 
 #[test]
-fn whoever_is_refused_keeps_what_an_earlier_run_recorded() {
+fn a_refused_command_keeps_an_earlier_runs_record() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("windows");
     std::fs::write(&file, "earlier").unwrap();
@@ -430,14 +432,14 @@ fn whoever_is_refused_keeps_what_an_earlier_run_recorded() {
     }
 }
 
-/// Stops and lets go a process: by signals, or by a cgroup that it is in alone.
+/// Stops and releases a process: by signals, or by a cgroup that contains only it.
 enum Holder {
     Signals(i32),
     Freezer { folder: PathBuf, file: PathBuf, words: [&'static str; 2], back: PathBuf, pid: u32 },
 }
 
 impl Holder {
-    /// A cgroup of its own in this tree for a process; `None`: the tree has no freezer, or none can be made.
+    /// A cgroup in this tree for one process; `None` if the tree has no freezer, or none can be made.
     fn freezer(tree: &Tree, pid: u32) -> Option<Holder> {
         let (file, words) = match tree.is_v2() {
             true => ("cgroup.freeze", ["1", "0"]),
@@ -467,7 +469,7 @@ impl Drop for Holder {
         self.hold(false);
         if let Holder::Freezer { folder, back, pid, .. } = self {
             let _ = std::fs::write(back, pid.to_string());
-            // A task that was thawed an instant ago is still on its way.
+            // A task that was just thawed is still on its way.
             let deadline = Instant::now() + Duration::from_secs(5);
             while std::fs::remove_dir(&*folder).is_err() && folder.exists() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(10));
@@ -477,7 +479,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn a_program_that_somebody_holds_is_stopped_or_frozen_and_does_not_only_wait() {
+fn a_program_that_somebody_holds_is_stopped_or_frozen_rather_than_waiting() {
     let _quiet = quiet();
     if !is_root() {
         println!("skipped: only root can freeze");

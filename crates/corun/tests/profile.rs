@@ -44,7 +44,7 @@ fn ns(v: &Value, key: &str) -> u64 {
     v[key].as_u64().unwrap_or_else(|| panic!("no {key} in {v}"))
 }
 
-/// What the contract promises of every ledger and its culprits.
+/// The contract for every ledger and its culprits.
 fn adds_up(account: &Value) {
     let l = &account["ledger"];
     let parts = ["compute_ns", "block_ns", "steal_ns", "throttled_ns", "parked_ns", "unknown_ns"];
@@ -91,7 +91,7 @@ fn the_report_keeps_the_contract() {
 }
 
 #[test]
-fn what_watching_costs_is_that_of_the_window_and_not_of_loading_the_probe() {
+fn the_cost_of_watching_is_that_of_the_window_and_not_of_loading_the_probe() {
     if !is_root() {
         println!("skipped: loading the probe needs root");
         return;
@@ -106,7 +106,7 @@ fn what_watching_costs_is_that_of_the_window_and_not_of_loading_the_probe() {
 }
 
 #[test]
-fn counters_that_were_asked_for_are_not_said_to_be_missing_for_want_of_asking() {
+fn requested_counters_are_not_reported_as_missing_for_lack_of_a_request() {
     let r = report(&run(&["-q", "--source", "schedstat", "--counters", "--json", "-", "--", "true"]));
     let why: Vec<&str> = (r["unavailable"].as_array().unwrap().iter())
         .filter(|u| u["what"] == "hardware counters")
@@ -192,7 +192,7 @@ fn ctrl_c_shows_what_was_seen_until_then() {
     }
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it handles Ctrl-C", || catches(child.id(), libc::SIGINT));
-    // Before it watches, Ctrl-C ends it at once. Without eBPF nobody sees when it does.
+    // Before it watches, Ctrl-C ends it at once. Without eBPF the start of watching is invisible.
     let watches = || {
         let files = std::fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
         let mut files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
@@ -213,7 +213,7 @@ fn ctrl_c_shows_what_was_seen_until_then() {
 
 #[test]
 fn a_second_ctrl_c_ends_the_waiting_for_the_command_and_the_report_is_shown() {
-    // corun passes it to the command; this one goes on.
+    // Corun passes it to the command; this one goes on.
     let mut command = corun(&["-q", "--json", "-", "--", "sh", "-c", "trap '' INT; exec sleep 3"]);
     // SAFETY: signal() is async-signal-safe.
     unsafe {
@@ -225,7 +225,7 @@ fn a_second_ctrl_c_ends_the_waiting_for_the_command_and_the_report_is_shown() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let runs = || children(child.id()).iter().any(|&pid| status_of(pid, "Name:") == "sleep");
     wait_until("the command runs", runs);
-    // Each is a signal of its own: the second comes when the first has been taken.
+    // Each is a signal of its own: the second comes after the first has been handled.
     let pending = || status_of(child.id(), "ShdPnd:").chars().any(|c| c != '0');
     for _ in 0..2 {
         signal(child.id(), libc::SIGINT);
@@ -237,7 +237,7 @@ fn a_second_ctrl_c_ends_the_waiting_for_the_command_and_the_report_is_shown() {
 }
 
 #[test]
-fn a_target_that_ends_mid_way_ends_the_measurement() {
+fn a_target_that_ends_early_ends_the_measurement() {
     let mut target = Command::new("sleep").arg("5").spawn().unwrap();
     let pid = target.id().to_string();
     let waiter = std::thread::spawn(move || target.wait());
@@ -249,7 +249,7 @@ fn a_target_that_ends_mid_way_ends_the_measurement() {
     waiter.join().unwrap().unwrap();
 }
 
-/// A cgroup of the tree that corun looks into first, and its end of the path; `None` with the reason printed.
+/// A cgroup of the tree that corun searches first, and the end of its path; `None` with the reason printed.
 fn empty_cgroup(name: &str) -> Option<PathBuf> {
     let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
     let folder = cgroups.by_telling().first().map(|tree| tree.mount.join(name))?;
@@ -273,7 +273,7 @@ fn a_cgroup_may_be_empty_when_it_is_watched_and_its_removal_ends_the_measurement
         let mut said = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, format!("corun: nobody is in cgroup {name} yet; who comes will be watched\n"));
-        // Whoever comes, goes, and comes again is the subject.
+        // A process that comes, goes, and comes again is the subject.
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(700));
             assert!(child.try_wait().unwrap().is_none(), "{source}: it ended while the cgroup was there");
@@ -308,10 +308,11 @@ fn a_target_that_forks_away_is_followed() {
 }
 
 #[test]
-fn what_a_shell_on_the_way_to_corun_starts_later_belongs_to_the_ancestor_that_is_watched() {
+fn later_children_of_a_shell_between_corun_and_a_watched_ancestor_belong_to_the_ancestor() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.json");
-    // The shell that was given starts another, which starts corun, and a loop once corun has begun: that computes for a second.
+    // The given shell starts another, which starts corun, and a loop once corun has begun: that computes for
+    // a second.
     let corun = Command::cargo_bin("corun").unwrap().get_program().to_owned();
     let between = "$CORUN profile -q -p $PPID --for 4s --json $FILE & sleep 2; timeout 1 sh -c 'while :; do :; done'; wait";
     let mut ancestor = Command::new("sh");
@@ -345,7 +346,7 @@ fn without_root_the_ledger_is_there_and_the_culprits_are_said_to_be_missing() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_had_is_refused_before_the_command_begins() {
+fn an_unavailable_trace_is_refused_before_the_command_begins() {
     if !is_root() {
         println!("skipped: only root can become somebody else");
         return;
@@ -363,7 +364,7 @@ fn a_trace_that_cannot_be_had_is_refused_before_the_command_begins() {
 }
 
 #[test]
-fn corun_itself_is_not_a_co_runner_that_is_called_corun() {
+fn corun_itself_is_not_a_co_runner_named_corun() {
     let watching =
         || corun(&["-q", "--source", "ebpf", "--all", "--for", "300ms", "--json", "-"]).output().unwrap();
     if !watching().status.success() {
@@ -403,7 +404,7 @@ fn nothing_stays_in_the_kernel_when_corun_is_killed() {
             Some(ms) => std::thread::sleep(Duration::from_millis(ms)),
             None => wait_until("it watches", || corun_bpf::programs_of(pid).len() > 4),
         }
-        signal(pid, libc::SIGSTOP); // so that what it holds now is all that it ever held
+        signal(pid, libc::SIGSTOP); // so that its present programs are all that it ever held
         wait_until("it is stopped", || status_of(pid, "State:").starts_with('T'));
         ours.extend(corun_bpf::programs_of(pid));
         child.kill().unwrap();
@@ -412,7 +413,7 @@ fn nothing_stays_in_the_kernel_when_corun_is_killed() {
     wait_until("its programs are gone", || corun_bpf::loaded_programs().is_disjoint(&ours));
 }
 
-/// Waits for as long as a busy machine may need.
+/// Waits as long as a busy machine may need.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
@@ -421,7 +422,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A field of a process's status; empty when the process is gone.
+/// A field of a process's status; empty if the process has gone.
 fn status_of(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|l| l.strip_prefix(field)).unwrap_or_default().trim().to_owned()
@@ -474,7 +475,7 @@ fn every_verb_that_starts_a_command_says_how_it_failed() {
 }
 
 #[test]
-fn who_interrupts_corun_alone_interrupts_its_command() {
+fn a_signal_to_corun_alone_interrupts_its_command() {
     for verb in ["profile", "predict", "verify"] {
         let mut command = Command::cargo_bin("corun").unwrap();
         command.args([verb, "--", "sh", "-c", "echo $$; exec sleep 60"]).stdout(Stdio::piped());
@@ -502,7 +503,8 @@ fn worst_of(args: &[&str]) -> Value {
     report(&run(&[&["-q", "--worst", "5", "--json", "-"], args].concat()))
 }
 
-/// What holds of the waits of every report: their parts sum, and all of them are no more than the ledgers have.
+/// The conditions for the waits of every report: their parts sum, and their total is at most that of the
+/// ledgers.
 fn waits_add_up(r: &Value) -> Vec<Value> {
     let waits = r["worst_waits"].as_array().unwrap().clone();
     for wait in &waits {
@@ -555,7 +557,7 @@ fn the_longest_waits_say_that_the_loop_on_the_same_cpu_held_it() {
 }
 
 #[test]
-fn the_longest_waits_of_a_process_and_of_everybody_are_found_as_well() {
+fn the_longest_waits_of_a_process_and_of_everybody_are_found_too() {
     let _turn = PINNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !is_root() {
         println!("skipped: --worst needs eBPF, and that root");
@@ -571,7 +573,7 @@ fn the_longest_waits_of_a_process_and_of_everybody_are_found_as_well() {
     assert!(!waits.is_empty() && waits.iter().all(|wait| wait["tid"] == one.0.id()), "{}", r["worst_waits"]);
     let everybody = worst_of(&["--all", "--for", "1s"]);
     assert!(!waits_add_up(&everybody).is_empty());
-    // Who does not ask pays and gets nothing.
+    // Without a request there is no cost and no output.
     let unasked = report(&run(&["-q", "--json", "-", "-p", &pid, "--for", "200ms"]));
     assert_eq!(unasked["worst_waits"], Value::Null);
 }

@@ -1,6 +1,8 @@
-//! The sentence that a Slurm job gets into its comment, on a real Slurm: a controller and two nodes on this machine, and an agent.
+//! The sentence in the comment of a Slurm job, on a real Slurm: a controller and two nodes on this machine,
+//! and an agent.
 //!
-//! `CORUN_JOBS` says how many jobs there are (8), four at a time, of five to eight seconds. Needs root, and of Debian slurmctld, slurmd, slurm-client and munge.
+//! `CORUN_JOBS` sets the number of jobs (8), four at a time, of five to eight seconds. It needs root, and
+//! slurmctld, slurmd, slurm-client and munge from Debian.
 
 mod serving;
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const NODES: [&str; 2] = ["corun-test-node1", "corun-test-node2"];
 
-/// A cluster of these nodes; ended when dropped.
+/// A cluster of these nodes; dropping ends it.
 struct Cluster {
     folder: PathBuf,
     daemons: Vec<Child>,
@@ -111,7 +113,7 @@ impl Cluster {
         String::from_utf8(self.slurm(program).args(args).output().unwrap().stdout).unwrap()
     }
 
-    /// Whether the nodes take jobs, before patience ends.
+    /// Whether the nodes accept jobs, before patience ends.
     fn is_up(&self) -> bool {
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
@@ -125,7 +127,7 @@ impl Cluster {
     }
 }
 
-/// What others took of a job, and what it wanted, in seconds.
+/// How much others took from a job, and how much it wanted, in seconds.
 #[derive(Clone, Copy)]
 struct Share {
     lost: f64,
@@ -137,7 +139,7 @@ impl Share {
         100.0 * self.lost / self.wanted
     }
 
-    /// What the rest of a sentence says, from its share on.
+    /// The rest of a sentence, from its share on.
     fn said(sentence: &str) -> Option<Share> {
         let percent: f64 = sentence.split(' ').next()?.parse().ok()?;
         let wanted: f64 = sentence.rsplit_once('(')?.1.strip_suffix(" s wanted)")?.parse().ok()?;
@@ -145,8 +147,8 @@ impl Share {
     }
 }
 
-/// What the ledgers of a job come to in the agent's counters: of its steps and of what runs in none of them. One that waits for
-/// another loses nothing.
+/// The sums of a job's ledgers in the agent's counters: of its steps and of the processes in none of them. A
+/// job that waits for another loses nothing.
 fn ledger(metrics: &str, job: u64) -> Share {
     let (whole, step) = (format!("slurm {job}"), format!("slurm {job}."));
     let is_its = |name: &str| name == whole || name.starts_with(&step);
@@ -171,7 +173,7 @@ fn ledger(metrics: &str, job: u64) -> Share {
 }
 
 #[test]
-fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
+fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: slurmd needs root");
@@ -182,7 +184,7 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    // munged looks at who may write to its folders.
+    // munged checks who may write to its folders.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let agent = Agent::start(&[]);
     let cluster = Cluster::start(folder.path(), &agent.address);
@@ -200,7 +202,7 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
         assert!(output.status.success(), "{}", said(&output));
     }
     let until = Instant::now() + Duration::from_secs(120 + 20 * jobs);
-    // Series end two minutes after their job, with what they came to.
+    // Series end two minutes after their job, with their final values.
     let mut ledgers = vec![Share { lost: 0.0, wanted: 0.0 }; jobs as usize];
     let mut look = |path| {
         let metrics = agent.get(path).1;
@@ -226,7 +228,8 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
         let (node, sentence) = comment.split_once(": corun: lost ").unwrap_or_else(|| panic!("{comment}"));
         nodes.insert(NODES.iter().position(|n| *n == node).unwrap_or_else(|| panic!("{comment}")));
         let said = Share::said(sentence).unwrap_or_else(|| panic!("{comment}"));
-        // What came after the sentence is the rest of the epilog. Of all before it, both say the same, but for what is rounded.
+        // The time after the sentence is the rest of the epilog. For the time before it, both agree, apart
+        // from rounding.
         let after = Share { lost: whole.lost - said.lost, wanted: whole.wanted - said.wanted };
         let rounded = 0.05 + 0.0005 * whole.wanted + 0.05;
         let is_same = after.lost > -rounded && after.lost < after.wanted + rounded;
@@ -249,8 +252,8 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
     let over = took.iter().filter(|ms| **ms > 50.0).count();
     println!("the epilog took {median:.0} ms (median), {most:.0} ms at most; {over} took more than 50 ms");
 
-    // Two nodes end at the same moment, and nothing is locked; or what one of them said is gone, as if the other had written over it.
-    // The batch script ends last, and has both.
+    // Two nodes end at the same moment, and nothing is locked. So one of their sentences may be gone, as if
+    // the other had overwritten it. The batch script ends last, and adds the missing one.
     let both = format!("srun --overlap -N2 -n2 {} 2", script.display());
     let gone = format!("{both}; scontrol update JobId=$SLURM_JOB_ID Comment=");
     let wide: Vec<(u64, &str)> = (jobs + 1..).zip([&*both, &both, &gone, &gone]).collect();

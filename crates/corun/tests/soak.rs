@@ -1,16 +1,18 @@
-//! A soak: the sched_ext scheduler under one policy after the other, for as long as asked, while tenants come, fork, go and
-//! change their cgroups. In the test guest, by `make soak`; one minute of the guest's clock where nobody says otherwise.
+//! A soak: the sched_ext scheduler under one policy after the other, for the requested time, while tenants
+//! come, fork, go and change their cgroups. It runs in the test guest, by `make soak`; by default for one
+//! minute of the guest's clock.
 //!
-//! Counted: **ejections** (the kernel threw the scheduler out, or it gave up), samples of the kernel's own word on its
-//! state, and **stalls**: a task that was runnable and not parked, and got no CPU for longer than a slot. Waits are read
-//! from the conserved ledger: windows that a task spent waiting from end to end, one after the other, are a wait that is
-//! at least as long. A wait that reaches into the windows before and after may be longer by what it waited in these; both
-//! bounds of the longest are told, the lower one is judged. What a task waited for the controller itself is left out: it is
-//! real-time while somebody is parked, and slow in this guest. A task of a higher nice value may wait longer in proportion to
-//! its smaller weight, as it does under the kernel's own scheduler.
+//! It counts **ejections** (the kernel removed the scheduler, or it gave up), samples of the kernel's own
+//! statement about its state, and **stalls**: a task that was runnable and not parked, and got no CPU for
+//! longer than a slot. Waits come from the conserved ledger: consecutive windows that a task spent waiting
+//! from end to end are a wait that is at least as long. A wait that reaches into the windows before and after
+//! may be longer by the wait time in these. Both bounds of the longest are printed, and the lower one is
+//! judged. Waits for the controller itself are left out: it is real-time while a tenant is parked, and slow
+//! in this guest. A task with a higher nice value may wait longer in proportion to its smaller weight, as
+//! under the kernel's own scheduler.
 //!
-//! Environment: `CORUN_SOAK_S` seconds of the guest's clock; `CORUN_SOAK_BACKEND=stock` for the same load and policies under
-//! the kernel's own scheduler, which tells what of that is the scheduler's doing.
+//! Environment: `CORUN_SOAK_S` seconds of the guest's clock; `CORUN_SOAK_BACKEND=stock` for the same load and
+//! policies under the kernel's own scheduler, which shows the scheduler's part of the result.
 
 use corun_linux::backend::Backend;
 use corun_linux::probe::LiveOptions;
@@ -32,11 +34,11 @@ use std::time::{Duration, Instant};
 
 const PART: &str = "CORUN_TEST_PART";
 const SLOT_NS: u64 = 100_000_000;
-/// How long a policy is in force before the next; in a short soak less, so that each has a turn.
+/// How long a policy is in force before the next one; less in a short soak, so that each has a turn.
 const TURN: Duration = Duration::from_secs(20);
 const MOST_TENANTS: usize = 6;
 
-/// Not a test: this program as the supervisor, where the backend starts it as one.
+/// Not a test: this program as the supervisor, when the backend starts it as one.
 #[test]
 fn another_part() {
     if std::env::var(PART).as_deref() == Ok("supervisor") {
@@ -46,7 +48,8 @@ fn another_part() {
     }
 }
 
-/// What tenants run: computing, computing in two threads that wait for each other, forking, sleeping between bursts.
+/// The programs of tenants: computing, computing in two threads that wait for each other, forking, sleeping
+/// between bursts.
 const PROGRAMS: [(&str, &str); 4] = [
     ("loop", "while :; do :; done"),
     ("pair", "(while :; do :; done) & while :; do :; done"),
@@ -54,7 +57,7 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("bursts", "while :; do i=0; while [ $i -lt 300 ]; do i=$((i+1)); done; sleep 0.01; done"),
 ];
 
-/// A tenant: a session of its own, in a cgroup of its own or not. Killed, all of it, when dropped.
+/// A tenant: a session of its own, possibly in a cgroup of its own. Dropping kills all of it.
 struct Tenant {
     leader: Child,
     cgroup: Option<PathBuf>,
@@ -84,7 +87,7 @@ impl Tenant {
         tenant
     }
 
-    /// Moves it to a new cgroup, out of the one that it is in.
+    /// Moves it to a new cgroup, out of its present one.
     fn enter_cgroup(&mut self, number: u64) {
         let cgroup = PathBuf::from(format!("/sys/fs/cgroup/soak-{number}"));
         std::fs::create_dir(&cgroup).unwrap();
@@ -120,32 +123,33 @@ impl Drop for Tenant {
     }
 }
 
-/// How long each task has been waiting, by the ledgers of the windows so far.
+/// How long each task has been waiting, according to the ledgers of the windows so far.
 #[derive(Default)]
 struct Waits {
-    /// Of each waiting task: whole windows, and what the one before them may add.
+    /// For each waiting task: whole windows, and the possible addition from the window before them.
     open: BTreeMap<TaskId, (u64, u64)>,
     longest: (u64, u64, String),
-    /// By name: how many, and the longest.
+    /// By name: the number, and the longest.
     stalls: BTreeMap<String, (u64, u64)>,
-    /// Sessions of those that are parked, or were in the last window. A command that a parked shell has started is parked
-    /// with it, but goes by another name.
+    /// Sessions of the tenants that are parked, or were in the last window. A command that a parked shell has
+    /// started is parked with it, but has another name.
     parked: BTreeMap<u32, bool>,
 }
 
-/// The session of a task; 0 when it has ended.
+/// The session of a task; 0 if it has ended.
 fn session(task: TaskId) -> u32 {
     corun_linux::procfs::process_stat(&Root::new("/"), task.0).map_or(0, |stat| stat.sid)
 }
 
-/// How long a task may wait: a slot, or longer by as much as its nice value makes its weight smaller, a factor of 1.25 each.
+/// How long a task may wait: a slot, extended by the ratio of its weight to that of nice 0, a factor of 1.25
+/// per step.
 fn longest_fair_ns(task: TaskId) -> u64 {
     // SAFETY: a question about a number; -1, for a task that has ended, is a nice value that changes nothing.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, task.0) };
     (0..nice).fold(SLOT_NS, |ns, _| ns * 5 / 4)
 }
 
-/// Who had the CPU that a task waited for, and for how many ms.
+/// The tasks that had the CPU for which a task waited, and for how many ms.
 fn culprits(seen: &Observation, t: &TaskObservation) -> String {
     let name = |id| seen.tenants.iter().find(|t| t.id == id).map_or("?", |t| &t.name);
     let shares = t.account.culprits.largest_first().into_iter();
@@ -155,7 +159,7 @@ fn culprits(seen: &Observation, t: &TaskObservation) -> String {
 }
 
 impl Waits {
-    /// Notes who is parked from now on.
+    /// Notes which tenants are parked from now on.
     fn parked(&mut self, seen: &Observation, tenants: &[TenantId]) {
         self.parked.retain(|_, still| std::mem::replace(still, false));
         for t in seen.tasks.iter().filter(|t| t.alive && tenants.contains(&t.tenant)) {
@@ -189,7 +193,7 @@ impl Waits {
                     let (n, longest_ns) = self.stalls.entry(t.name.to_string()).or_default();
                     (*n, *longest_ns) = (*n + 1, whole.max(*longest_ns));
                 }
-                // What a parked task waits is not told from being parked.
+                // The waits of a parked task cannot be separated from being parked.
                 open.insert(t.id, (0, if parts.parked_ns == 0 { steal_ns } else { 0 }));
             }
         }
@@ -197,7 +201,7 @@ impl Waits {
     }
 }
 
-/// What carries the policies out: corun's scheduler, or stock knobs above the kernel's own.
+/// The backend of the policies: corun's scheduler, or stock knobs above the kernel's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     SchedExt,
@@ -256,7 +260,7 @@ fn host(by: By, folder: &Path) -> SteeredHost {
 }
 
 #[test]
-fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
+fn nothing_is_ejected_and_nobody_stalls_while_tenants_come_and_go() {
     if std::env::var_os("CORUN_GUEST").is_none() {
         println!("not here: the soak runs in the test guest (make soak)");
         return;
@@ -299,13 +303,13 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
                         loaded = by == By::SchedExt;
                     }
                     Outcome::Refused { why } | Outcome::Unsupported { why } => {
-                        // A task that has ended since is refused, which is as well.
+                        // A task that has ended since is refused, which is fine.
                         *not_done.entry(why.name()).or_insert(0u64) += 1;
                     }
                 }
             }
             waits.parked(&seen, &host.parked());
-            // Somebody comes, goes, or moves, every second or so.
+            // A tenant comes, goes, or moves, about every second.
             if samples % 11 == 0 {
                 match samples / 11 % 3 {
                     0 if tenants.len() < MOST_TENANTS => {
@@ -328,7 +332,7 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
             host.apply(&Action::Unpark { tenant });
         }
         if turn % most == 0 {
-            // The first decision after this loads the scheduler once more.
+            // The first decision after this loads the scheduler again.
             host.undo_all().unwrap();
             loaded = false;
         }

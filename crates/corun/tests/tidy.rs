@@ -1,6 +1,7 @@
-//! The habits of this repository that neither rustfmt nor clippy knows: each is a test, and each failure says where.
+//! The conventions of this repository that neither rustfmt nor clippy checks: each is a test, and each
+//! failure names the place.
 //!
-//! They read the files as text, from the root of the checkout, and leave out what is built there.
+//! They read the files as text, from the root of the checkout, and leave out build output.
 
 #[path = "tidy/circles.rs"]
 mod circles;
@@ -12,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files aim at 300 lines; above this they say why they are one file.
+/// Files aim at 300 lines; a longer file says why it is one file.
 const LONG: usize = 600;
 /// No file is longer than this.
 const TOO_LONG: usize = 1_000;
-/// How a long file says it, near its top.
+/// The statement of a long file, near its top.
 const REASON: &str = "One file because";
 /// No sentence of a document has more words than this.
 const MOST_WORDS: usize = 45;
@@ -27,7 +28,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every file of the checkout with one of these endings, by its path from the root; all of them if none is named.
+/// Every file of the checkout with one of these endings, by its path from the root; all files if no ending is
+/// given.
 fn files(endings: &[&str]) -> Vec<String> {
     fn walk(root: &Path, below: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(root.join(below)).unwrap().flatten() {
@@ -53,7 +55,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What code calls a text for people.
+/// The names that code gives to texts for people.
 const FOR_PEOPLE: [&str; 8] = ["why", "because", "reason", "what", "said", "sentence", "verdict", "outcome"];
 /// How code would look into one.
 const LOOKS: [&str; 16] = [
@@ -74,7 +76,7 @@ const LOOKS: [&str; 16] = [
     "trim_start_matches",
     "trim_end_matches",
 ];
-/// Files that look into texts of others, which have no types.
+/// Files that search in texts of others, which have no types.
 const FOREIGN: [(&str, &str); 6] = [
     ("crates/corun-model/src/workload/words.rs", "what the TOML reader says"),
     ("crates/corun-model/src/workload/lines.rs", "which line of a file the TOML reader means"),
@@ -84,11 +86,11 @@ const FOREIGN: [(&str, &str); 6] = [
     ("crates/corun/src/cli.rs", "what the standard library says of an error"),
 ];
 
-/// Lines outside of tests that look for words in a text for people, by their numbers from 1: by a method, or by a comparison with a
-/// text.
+/// Lines outside of tests that search for words in a text for people, by their numbers from 1: by a method,
+/// or by a comparison with a text.
 fn searches(source: &str) -> Vec<usize> {
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
-    // Whether what stands before is such a text, perhaps as it is had from an option or a function.
+    // Whether the expression before is such a text, perhaps from an option or a function.
     let is_one = |before: &str| {
         let ends = [".as_deref()", ".as_str()", "()", "?"];
         let before = ends.iter().fold(before, |text, end| text.strip_suffix(end).unwrap_or(text));
@@ -108,7 +110,7 @@ fn searches(source: &str) -> Vec<usize> {
 }
 
 #[test]
-fn no_code_looks_for_words_in_a_sentence_for_people() {
+fn no_code_searches_for_words_in_a_sentence_for_people() {
     let is_code = |file: &String| {
         let is_foreign = FOREIGN.iter().any(|(foreign, _)| file == foreign);
         file.starts_with("crates/") && file.contains("/src/") && !file.ends_with("/tests.rs") && !is_foreign
@@ -129,11 +131,11 @@ fn a_search_in_a_sentence_is_found_and_one_in_a_file_or_a_test_is_not() {
     assert_eq!(searches(source), [1, 4, 5, 6, 7, 8, 9]);
 }
 
-/// Where reasons have their sentences, and what is for people altogether.
+/// The place of the sentences of reasons, and all texts for people.
 const HAS_SENTENCES: [&str; 2] = ["crates/corun-model/src/why", "crates/corun-report/"];
 
-/// Lines outside of tests that write a reason's sentence by themselves, by their numbers from 1: `Why::Said` is for words that
-/// something else said.
+/// Lines outside of tests that write a reason's sentence themselves, by their numbers from 1: `Why::Said` is
+/// for words from elsewhere.
 fn own_reasons(source: &str) -> Vec<usize> {
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
     let is_own = |after: &str| {
@@ -158,7 +160,7 @@ fn reasons_have_their_sentences_in_one_place() {
 }
 
 #[test]
-fn a_reason_in_words_of_its_own_is_found_and_one_in_the_words_of_an_error_is_not() {
+fn a_reason_in_its_own_words_is_found_and_one_in_the_words_of_an_error_is_not() {
     let source =
         "a(Why::Said(\"x\".into()));\nb(Why::Said(e.to_string()));\nc(Why::Said(\n  format!(\"{x}\")));\n\
                   #[cfg(test)]\na(Why::Said(\"x\".into()));\n";
@@ -211,7 +213,7 @@ fn long_files_say_why_they_are_one_file_and_none_is_too_long() {
 }
 
 #[test]
-fn every_source_file_opens_with_what_it_is() {
+fn every_source_file_opens_with_its_purpose() {
     none(files(&[".rs", ".c", ".h", "scripts/test", "scripts/need", ".sh"]).into_iter().filter_map(|file| {
         let text = read(&file);
         let mut lines = text.lines().filter(|line| !line.starts_with("#!") && !line.contains("SPDX"));
@@ -222,7 +224,7 @@ fn every_source_file_opens_with_what_it_is() {
 }
 
 #[test]
-fn no_file_is_named_after_nothing() {
+fn no_file_has_a_meaningless_name() {
     let empty_names = ["utils", "util", "common", "types", "manager", "helpers", "misc"];
     none(files(&[]).into_iter().filter(|file| {
         Path::new(file).components().any(|part| {
@@ -233,7 +235,7 @@ fn no_file_is_named_after_nothing() {
 }
 
 #[test]
-fn nothing_is_left_undone_and_no_path_of_one_machine_is_told() {
+fn nothing_is_left_undone_and_no_path_of_one_machine_appears() {
     // Written in halves, so that this file does not contain them.
     let words = [("TO", "DO"), ("FIX", "ME"), ("XX", "X "), ("/wo", "rk/"), ("/fa", "rm/")];
     let words: Vec<String> = words.iter().map(|(a, b)| format!("{a}{b}")).collect();
@@ -247,7 +249,7 @@ fn nothing_is_left_undone_and_no_path_of_one_machine_is_told() {
 }
 
 #[test]
-fn no_host_is_named_but_those_that_readers_are_sent_to() {
+fn no_host_is_named_except_those_that_readers_are_sent_to() {
     let known = [
         "doi.org",
         "docs.kernel.org",
@@ -273,8 +275,8 @@ fn no_host_is_named_but_those_that_readers_are_sent_to() {
     }));
 }
 
-/// The sentences of a Markdown text: what stands between full stops or semicolons in its paragraphs and list items. Tables, code and
-/// what is in brackets or back-quotes are not counted: lists of names may be long.
+/// The sentences of a Markdown text: the text between full stops or semicolons in its paragraphs and list
+/// items. Tables, code and text in brackets or back-quotes do not count: lists of names may be long.
 fn sentences(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     let mut in_code = false;
@@ -386,7 +388,7 @@ fn every_make_target_and_verb_that_the_documents_name_exists() {
 fn every_test_that_the_documents_name_exists() {
     let sources: String = files(&[".rs"]).iter().map(|file| read(file)).collect();
     let is_test_name = |word: &&str| {
-        // What begins like this is a metric: the agent's own tests hold the documents against those.
+        // A word with this beginning is a metric: the agent's own tests compare the documents with those.
         !word.starts_with("corun_")
             && word.matches('_').count() > 3
             && word.chars().all(|c| c == '_' || c.is_ascii_lowercase())
@@ -434,8 +436,8 @@ fn the_code_map_is_the_graph_of_dependencies() {
 }
 
 #[test]
-fn no_crate_reaches_into_another_past_its_manifest() {
-    // What a build script includes, or a source, is a dependency that no manifest shows.
+fn no_crate_reaches_into_another_without_its_manifest() {
+    // A file that a build script or a source includes is a dependency that no manifest shows.
     let of_crates = files(&[".rs", ".c", ".h"]).into_iter().filter(|file| {
         let mut parts = file.split('/');
         parts.next() == Some("crates") && matches!(parts.nth(1), Some("src" | "build.rs"))
@@ -508,7 +510,7 @@ fn the_pure_crates_touch_no_file_clock_thread_or_hash_order() {
 }
 
 #[test]
-fn reports_are_written_as_json_in_one_place_which_escapes_what_steers_terminals() {
+fn reports_are_written_as_json_in_one_place_which_escapes_terminal_controls() {
     let place = "crates/corun-report/src/json.rs";
     let reports = ["crates/corun/src/", "crates/corun-report/src/", "crates/corun-study/src/"];
     none(files(&[".rs"]).into_iter().filter_map(|file| {
@@ -522,7 +524,7 @@ fn reports_are_written_as_json_in_one_place_which_escapes_what_steers_terminals(
 }
 
 #[test]
-fn what_runs_in_the_kernel_is_gpl() {
+fn code_that_runs_in_the_kernel_is_gpl() {
     none(
         files(&[".c", ".h"]).into_iter().filter(|file| file.starts_with("crates/corun-bpf/src/bpf/")).filter(
             |file| {
@@ -537,7 +539,7 @@ fn what_runs_in_the_kernel_is_gpl() {
     );
 }
 
-/// Gives the files that a scenario names, from its folder.
+/// Reads the files that a scenario names, from its folder.
 struct Folder(PathBuf);
 
 impl Files for Folder {
@@ -588,7 +590,7 @@ fn no_dependency_needs_a_newer_rust_than_is_declared() {
     }));
 }
 
-/// The number behind a text in a document.
+/// The number after a text in a document.
 #[track_caller]
 fn number_after(document: &str, before: &str) -> f64 {
     let (_, rest) = document.split_once(before).unwrap_or_else(|| panic!("nowhere: {before}"));
@@ -597,7 +599,7 @@ fn number_after(document: &str, before: &str) -> f64 {
 }
 
 #[test]
-fn what_watching_costs_and_what_a_verdict_allows_is_the_same_on_every_page() {
+fn the_cost_of_watching_and_the_limit_of_a_verdict_are_the_same_on_every_page() {
     let (readme, specification) = (read("README.md"), read("SPECIFICATION.md"));
     for (short, long) in [
         ("a benchmark that only switches takes ", "under the full ledger with culprits: "),

@@ -1,4 +1,5 @@
-//! `corun verify` and files that the command itself writes: JUnit, results of benchmark tools; and what continuous integration reads.
+//! `corun verify` and files that the command itself writes: JUnit, results of benchmark tools; and the output
+//! for continuous integration.
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Verifies what a shell does in a folder. Without the probe, so that it needs no privilege.
+/// Verifies a shell script in a folder. It works without the probe, so it needs no privilege.
 fn verify(folder: &Path, flags: &[&str], script: &str, environment: &[(&str, &str)]) -> Output {
     Command::new(cargo_bin("corun"))
         .args(["verify", "--source", "schedstat", "--no-spin"])
@@ -29,7 +30,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Writes a JUnit file of two tests that slept for a while, the first of which failed, as a runner does.
+/// Writes a JUnit file of two tests that slept for a while, the first of which failed, in the format of a
+/// test runner.
 const RUNNER: &str = r#"
     begin=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
     sleep 0.3
@@ -39,7 +41,7 @@ const RUNNER: &str = r#"
     <testcase name='passes' timestamp='$then' time='0.3'/></testsuite></testsuites>" > tests.xml"#;
 
 #[test]
-fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_stays_as_it_is() {
+fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("{RUNNER}; cp tests.xml kept.xml");
     let output = verify(folder.path(), &["--junit", "tests.xml", "--json", "v.json"], &script, &[]);
@@ -55,9 +57,10 @@ fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_stays_a
 }
 
 #[test]
-fn of_tests_that_ran_at_the_same_time_nobody_can_tell_which_was_starved() {
+fn of_tests_that_ran_at_the_same_time_it_is_unclear_which_was_starved() {
     let folder = tempfile::tempdir().unwrap();
-    // One test sleeps while two tasks of the other one share a CPU: the command waits, and the sleeper does not.
+    // One test sleeps while two tasks of the other one share a CPU: the command waits, and the sleeper does
+    // not.
     let script = r#"
         cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
         begin=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
@@ -76,13 +79,13 @@ fn of_tests_that_ran_at_the_same_time_nobody_can_tell_which_was_starved() {
     assert!(!read("tests.corun.xml").contains("corun.stolen_s"), "nobody knows whose it was");
 }
 
-/// A command that is pinned to the first CPU that there is.
+/// A command that is pinned to the first CPU.
 fn pinned<'a>(command: &[&'a str]) -> Vec<&'a str> {
     let script = "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); exec taskset -c $cpu \"$@\"";
     [&["sh", "-c", script, "sh"], command].concat()
 }
 
-/// What `verify` says of each command, in words and as JSON, next to a loop on the first CPU that there is.
+/// The result of `verify` for each command, in words and as JSON, next to a loop on the first CPU.
 fn next_to_a_loop(commands: &[Vec<&str>]) -> Vec<(String, Value)> {
     let folder = tempfile::tempdir().unwrap();
     let verified = |command: &Vec<&str>| {
@@ -109,8 +112,8 @@ fn next_to_a_loop(commands: &[Vec<&str>]) -> Vec<(String, Value)> {
 const BUSY: &str = "while :; do :; done";
 
 #[test]
-fn who_reads_from_a_terminal_waits_for_the_program_that_writes_to_it() {
-    // The kernel hands on what is written to a terminal by a worker of its own.
+fn a_reader_of_a_terminal_waits_for_the_program_that_writes_to_it() {
+    // The kernel passes on text that is written to a terminal through a worker of its own.
     let counts = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i";
     let on_a_terminal = pinned(&["script", "--quiet", "--command", counts, "/dev/null"]);
     let found = next_to_a_loop(&[pinned(&["sh", "-c", counts]), on_a_terminal]);
@@ -125,7 +128,7 @@ fn who_reads_from_a_terminal_waits_for_the_program_that_writes_to_it() {
 }
 
 #[test]
-fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
+fn a_run_in_which_a_time_limit_ended_a_starved_program_is_not_clean() {
     // `timeout` ends with 124; a shell that sleeps and kills, with 0.
     let found = next_to_a_loop(&[
         pinned(&["timeout", "2", "sh", "-c", BUSY]),
@@ -150,20 +153,20 @@ fn a_run_in_which_a_time_limit_ended_what_was_starved_is_not_clean() {
 }
 
 #[test]
-fn the_copy_goes_where_it_is_wanted_and_without_a_file_of_the_commands_the_verdict_goes_there() {
+fn the_copy_goes_to_the_given_place_and_without_a_file_of_the_commands_the_verdict_does() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--junit", "tests.xml", "--out", "judged.xml"];
     let output = verify(folder.path(), &flags, RUNNER, &[]);
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name));
     assert!(read("judged.xml").unwrap().contains("corun.verdict"), "{}", said(&output));
     assert!(read("tests.corun.xml").is_err());
-    // It is there already now, but this command does not write it.
+    // It exists already, but this command does not write it.
     verify(folder.path(), &["--junit", "tests.xml"], "sleep 0.1", &[]);
     assert!(read("tests.xml").unwrap().contains("classname=\"corun.verify\""));
 }
 
 #[test]
-fn a_file_that_cannot_be_judged_is_refused_and_left_as_it_is() {
+fn a_file_that_cannot_be_judged_is_refused_and_unchanged() {
     let damaged = "echo '<testsuites><testsuite><testcase name=\"a\" time=\"1\">' > tests.xml";
     let other_run = "echo '<testsuite><testcase name=\"a\" timestamp=\"2001-02-03T04:05:06Z\" time=\"1\"/></testsuite>' > tests.xml";
     let no_times = "echo '<testsuite><testcase name=\"a\"/></testsuite>' > tests.xml";
@@ -187,7 +190,7 @@ fn a_file_that_cannot_be_judged_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn what_is_no_file_has_no_copy() {
+fn something_that_is_not_a_file_has_no_copy() {
     let folder = tempfile::tempdir().unwrap();
     let output =
         verify(folder.path(), &["--quiet", "--policy", "neutral", "--junit", "/dev/null"], "true", &[]);
@@ -195,7 +198,7 @@ fn what_is_no_file_has_no_copy() {
 }
 
 #[test]
-fn iterations_of_a_tools_results_are_judged_and_told_in_every_format() {
+fn iterations_of_a_tools_results_are_judged_and_reported_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let script = "sleep 0.2; sleep 0.2; sleep 0.2
         echo '{\"results\": [{\"command\": \"sleep\", \"times\": [0.2, 0.2, 0.2]}]}' > b.json";
@@ -219,7 +222,7 @@ fn iterations_of_a_tools_results_are_judged_and_told_in_every_format() {
 }
 
 #[test]
-fn results_that_are_not_this_commands_or_not_known_are_refused() {
+fn results_of_another_command_or_an_unknown_tool_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("b.json");
     std::fs::write(&results, "{\"results\": [{\"command\": \"old\", \"times\": [1.0]}]}").unwrap();
@@ -248,7 +251,7 @@ fn results_that_are_not_this_commands_or_not_known_are_refused() {
 }
 
 #[test]
-fn a_benchmark_that_forks_away_is_refused_and_the_remedy_named() {
+fn a_benchmark_that_forks_away_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let script = "sleep 30 >/dev/null 2>&1 & echo $! > pid; sleep 0.5";
     let output = verify(folder.path(), &["--results", "b.json"], script, &[]);
@@ -261,7 +264,7 @@ fn a_benchmark_that_forks_away_is_refused_and_the_remedy_named() {
     assert!(said(&output).contains(wanted), "{}", said(&output));
 }
 
-/// What corun says and its exit status, and the most memory that it had, in MiB.
+/// Corun's output and exit status, and its maximum memory, in MiB.
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it and says what memory it had")]
 fn in_memory(folder: &Path, flags: &[&str], script: &str) -> (i32, String, u64) {
     let mut child = Command::new(cargo_bin("corun"))
@@ -284,7 +287,7 @@ fn in_memory(folder: &Path, flags: &[&str], script: &str) -> (i32, String, u64) 
     (libc::WEXITSTATUS(status), said, most_kib as u64 / 1024)
 }
 
-/// Writes a JUnit file of so many MiB, with a few failures.
+/// Writes a JUnit file of this many MiB, with a few failures.
 fn write_junit(path: &Path, mib: usize) {
     let mut file = BufWriter::new(File::create(path).unwrap());
     let printed = "all that it printed ".repeat(45);
@@ -306,7 +309,7 @@ fn a_long_junit_file_takes_no_more_memory_than_a_short_one_whether_it_is_whole_o
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let length = |name: &str| std::fs::metadata(path(name)).unwrap().len();
-    // Nothing of the files is in the memory of this process, which that of its children is counted from.
+    // None of the files is in the memory of this process, from which that of its children is counted.
     let run = || {
         let script = "sleep 0.1; cp kept.xml tests.xml";
         let came_to = in_memory(folder.path(), &["--junit", "tests.xml", "--policy", "neutral"], script);
@@ -332,7 +335,7 @@ fn a_long_junit_file_takes_no_more_memory_than_a_short_one_whether_it_is_whole_o
 }
 
 #[test]
-fn results_that_no_tool_writes_are_refused_before_memory_is_full_and_stay_as_they_are() {
+fn results_that_no_tool_writes_are_refused_before_memory_is_full_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (status, said, mib) = in_memory(folder.path(), &["--results", "b.json"], "truncate -s 100M b.json");
     assert_eq!(status, 2, "{said}");
@@ -354,7 +357,7 @@ fn action() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_github_action_runs_a_command_and_tells_the_step_what_came_of_it() {
+fn the_github_action_runs_a_command_and_passes_the_result_to_the_step() {
     let folder = tempfile::tempdir().unwrap();
     let run = |command: &str, noise: &str| {
         let output = Command::new(action().join("verify.sh"))

@@ -38,7 +38,7 @@
  *   - The v1 freezer and, since Linux 6.1, a system that suspends leave sleepers asleep without an event: they go on as
  *     blocked for their reason. A task that is stopped by a signal while it waits for a CPU waits until it has one.
  *
- * It is one file because it is one BPF object: every handler inlines the same functions over the same maps.
+ * One file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
  * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and no
  *            atomics. Rare code is separate, the rest is inlined: where the kernel makes every return safe (AMD,

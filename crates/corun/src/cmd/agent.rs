@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The configuration: the file's, and what flags say instead.
+    /// The configuration: the file's, overridden by flags.
     fn effective(&self) -> Result<Config, String> {
         let flags = Flags {
             listen: self.listen.clone(),

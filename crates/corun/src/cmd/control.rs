@@ -1,4 +1,4 @@
-//! `corun control POLICY`: schedule the co-runners, say what and why, and undo everything at the end.
+//! `corun control POLICY`: schedule the co-runners, report what and why, and undo everything at the end.
 
 use crate::lines;
 use crate::usage::{stop_on_signals, Usage};
@@ -114,7 +114,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The files that were asked for, with their flags.
+    /// The requested files, with their flags.
     fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
         let files = [("--json", &self.json), ("--html", &self.html), ("--trace", &self.trace)];
         files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)))
@@ -169,7 +169,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         length_ns: args.length_ns,
         trace: args.trace.is_some(),
     };
-    // Whether there is such a policy with such options does not depend on the tenants that it may touch.
+    // Whether such a policy with such options exists does not depend on the tenants that it may touch.
     check_policy(&args, &options)?;
     check::check(&args)?;
     let stop = stop_on_signals()?;
@@ -197,19 +197,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let policy = control.policy();
         print(&conclusion::conclusion(&controlled, policy, is_interrupted, args.explain, idle.as_ref()))?;
     }
-    // What goes to a terminal does not depend on whether the files could be written.
+    // The terminal output does not depend on whether the files could be written.
     written?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what a user should know; to one who wants little to be said, only the warnings.
+/// Prints what a user should know; in quiet mode, only the warnings.
 fn say(args: &Args, notices: &[Notice]) {
     let is_said = |notice: &&Notice| notice.is_warning() || !args.quiet;
     let said = notices.iter().filter(is_said);
     said.for_each(|notice| lines::say(&format!("corun control: {}", sentence(notice))));
 }
 
-/// What a session refuses, in the words of the command line.
+/// A session's refusal, in the words of the command line.
 fn in_flags(error: Error) -> anyhow::Error {
     match error {
         Error::Refused { what, why } => Usage(format!("{}: {why}", check::flag(&what))).into(),
@@ -242,7 +242,7 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether there is such a policy with such options. What is wrong with --dc alone is said of that flag.
+/// Whether such a policy with such options exists. If only --dc is wrong, the error names that flag.
 fn check_policy(args: &Args, options: &ControlOptions) -> anyhow::Result<()> {
     let Err(refused) = options.check() else { return Ok(()) };
     let others = ControlOptions { options: given(args, false)?, ..options.clone() };
@@ -252,7 +252,7 @@ fn check_policy(args: &Args, options: &ControlOptions) -> anyhow::Result<()> {
     }
 }
 
-/// The policy's options as they were given, with or without --dc.
+/// The policy's options as given, with or without --dc.
 fn given(args: &Args, with_dc: bool) -> Result<Options, Usage> {
     let mut options = Options::new();
     for given in &args.options {
@@ -268,13 +268,14 @@ fn given(args: &Args, with_dc: bool) -> Result<Options, Usage> {
     Ok(options.set("dc", dc))
 }
 
-/// What is told of a policy at work.
+/// The messages about a policy at work.
 struct Session<'a> {
     args: &'a Args,
     record: Record,
-    /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
+    /// The last reported state of the guard; `None`: nothing was reported yet, and the first epoch is news in
+    /// any case.
     guard_told: Option<Option<&'static str>>,
-    /// What each process that shares a page was last advised.
+    /// The last advice to each process that shares a page.
     widths: BTreeMap<u32, u32>,
 }
 
@@ -300,7 +301,7 @@ impl Session<'_> {
         Ok(Ended::Interrupted)
     }
 
-    /// The programs that share a page which are advised another width than last.
+    /// The programs that share a page and are advised another width than before.
     fn news(&mut self, advised: &[Advised], seen: &Observation) -> Vec<Advice> {
         let before = std::mem::take(&mut self.widths);
         self.widths = advised.iter().map(|a| (a.process, a.width)).collect();
@@ -308,7 +309,7 @@ impl Session<'_> {
         advised.iter().filter(is_news).map(|a| self.record.advised(a, seen)).collect()
     }
 
-    /// Tells an epoch. Returns whether anybody still listens.
+    /// Reports an epoch. Returns whether anybody still listens.
     fn tell(
         &mut self,
         control: &Control,

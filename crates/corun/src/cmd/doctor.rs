@@ -47,7 +47,7 @@ pub struct Args {
     source: SourceFlag,
 }
 
-/// The least and the most that --noise takes: a benchmark of a second is what it tells about, and it keeps CPUs busy.
+/// The bounds of --noise: it describes a benchmark of a second, and it keeps CPUs busy.
 const NOISE_NS: [u64; 2] = [2_000_000_000, 3_600_000_000_000];
 
 fn noise_ns(text: &str) -> Result<u64, String> {
@@ -64,7 +64,7 @@ fn noise_ns(text: &str) -> Result<u64, String> {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files(&args.json)?;
-    // Without it next to nothing can be told, and what was found would be wrong.
+    // Without it almost nothing can be said, and the result would be wrong.
     let root = Root::new("/");
     if let Some(why) = namespaces::no_own_proc(&root).filter(|_| !root.has("/proc/stat")) {
         anyhow::bail!("this machine cannot be examined: {}; {}", why.why, why.remedy);
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is found. Where this process has loaded the probe it is not tried once more.
+/// The findings. If this process has loaded the probe, it is not tried again.
 pub fn examined(is_loaded: bool) -> DoctorReport {
     let asked = Probes::ask();
     let probes = if is_loaded { Probes { probe: |_| Ok(()), ..asked } } else { asked };

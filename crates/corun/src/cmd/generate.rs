@@ -1,11 +1,12 @@
-//! `corun generate`: the man pages and the shell completions, from the very definition that parses the command line.
+//! `corun generate`: the man pages and the shell completions, from the same definition that parses the
+//! command line.
 //!
 //! Hidden from `--help`: it is for `make man`, `make completions`, `make install` and packagers. Nothing generated is
 //! kept in the repository, so nothing can be out of date.
 //!
-//! The text after a verb's options is, by custom here, a block headed `Examples:` and then paragraphs of what else to
-//! know. A man page needs to be told that the lines of the former are not to be filled, and has a section of its own for the
-//! line that begins with `Exit status:`.
+//! By convention, the text after a verb's options is a block headed `Examples:`, and then paragraphs with
+//! further information. A man page needs a mark that the lines of examples are not to be filled, and it has a
+//! section of its own for the line that begins with `Exit status:`.
 
 use crate::usage::check_folder;
 use anyhow::Context;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-/// How the line begins that says what an exit status means.
+/// The beginning of the line that explains the exit status.
 const EXIT_STATUS: &str = "Exit status:";
 
 /// Write the man pages or the shell completions into a folder
@@ -27,7 +28,7 @@ const EXIT_STATUS: &str = "Exit status:";
 pub struct Args {
     /// What to write
     what: What,
-    /// Where to; made if it is not there
+    /// The folder; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -70,7 +71,7 @@ fn without_hidden(command: &Command) -> Command {
         let members: Vec<Id> = g.get_args().filter(is_shown).cloned().collect();
         ArgGroup::new(g.get_id().clone()).args(members).multiple(true)
     });
-    // clap keeps names for good; there are a few, and corun ends after this.
+    // Clap keeps names forever; there are a few, and corun ends after this.
     let shown = Command::new(&*command.get_name().to_owned().leak())
         .disable_help_subcommand(command.is_disable_help_subcommand_set())
         .args(shown_flags().cloned())
@@ -86,7 +87,7 @@ fn without_hidden(command: &Command) -> Command {
     }
 }
 
-/// One page for `command` and one for each of its sub-commands, all the way down.
+/// One page for `command` and one for each of its subcommands, at all levels.
 fn man_pages(command: &Command, program: &str, folder: &Path) -> std::io::Result<()> {
     for sub_command in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         man_pages(sub_command, program, folder)?;
@@ -99,7 +100,7 @@ fn man_pages(command: &Command, program: &str, folder: &Path) -> std::io::Result
     std::fs::write(folder.join(man.get_filename()), page)
 }
 
-/// The sections that a page ends with.
+/// The last sections of a page.
 fn after_options(text: &str) -> Roff {
     let (examples, rest) = match text.strip_prefix("Examples:\n") {
         Some(text) => text.split_once("\n\n").unwrap_or((text, "")),

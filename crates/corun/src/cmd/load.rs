@@ -54,7 +54,7 @@ pub struct Args {
     kind: Option<Kind>,
 }
 
-/// No CPU gets that far. By a pace that is too high, a load would look up from its work once in hours.
+/// No CPU gets that far. At too high a pace, a load would check for its end only once in hours.
 const MOST_LOOPS_PER_MS: u64 = 100_000_000;
 
 /// How to run it and where to report.
@@ -169,7 +169,7 @@ impl Args {
     }
 }
 
-/// What presses on a victim unless a kind is named.
+/// The kind that presses on a victim unless one is named.
 fn calibrated() -> Interference {
     Interference { pattern: Pattern::Periodic, ..Interference::default() }
 }
@@ -196,7 +196,7 @@ fn read(file: &Path) -> Result<Program, Usage> {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Who names a target without a victim need not name a kind.
+    // A user who names a target without a victim need not name a kind.
     args.how.target.goal().map_err(Usage)?;
     let (program, how) = args.resolve()?;
     check_files(&how.json)?;

@@ -1,4 +1,4 @@
-//! The verbs, one file each: `Args` is what the user may write, `run` is the glue to the libraries.
+//! The verbs, one file each: `Args` has the flags, `run` is the glue to the libraries.
 
 pub mod agent;
 pub mod control;

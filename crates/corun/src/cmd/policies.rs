@@ -1,4 +1,4 @@
-//! `corun policies`: every policy with its options, its knobs, and which backends here can carry it out.
+//! `corun policies`: every policy with its options, its knobs, and the backends here that support it.
 
 use corun_linux::backend::{Backend, KnobSupport, Support};
 use corun_linux::counters::live::accepted;
@@ -47,8 +47,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `no_sched_ext`: why this kernel has none; a scheduler of corun's own turns every knob. `no_counters`: why those that the policy
-/// needs cannot be counted here.
+/// `no_sched_ext`: why this kernel has none; corun's own scheduler sets every knob. `no_counters`: why the
+/// counters that the policy needs cannot be counted here.
 fn listed(
     entry: &Entry,
     support: &[KnobSupport],

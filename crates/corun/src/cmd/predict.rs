@@ -1,4 +1,4 @@
-//! `corun predict`: how much slower is a program than it would be alone, said while it runs.
+//! `corun predict`: how much slower a program is than alone, reported while it runs.
 
 use crate::beside;
 use crate::date::now;
@@ -130,7 +130,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// By which method a slowdown is found.
+/// The method for a slowdown.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum MethodFlag {
     Best,
@@ -178,7 +178,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Predict::start(&somebody(args.target)?, options, &stop),
     };
     let mut predict = begun?;
-    // Not before: whatever stood in the file is gone then.
+    // Not before: then the content of the file is gone.
     let mut record = args.record.as_deref().map(record).transpose()?;
     let meta = PredictMeta {
         target: predict.description().to_owned(),
@@ -216,14 +216,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             answers.take(&predict, &window)?;
             progress.say(&answers.live(progress.columns()));
         }
-        // Of a command that was started the end is awaited.
+        // The end of a command that was started is awaited.
         if answers.is_unheard && !is_command {
             break;
         }
     }
     drop(progress);
     let left = predict.left_behind().and_then(still_running);
-    // A command may go on for long after `--for`: nobody is watched then, and another controller may come.
+    // A command may go on for long after `--for`: then nobody is watched, and another controller may come.
     let Predicted { ended, command } = predict.finish()?;
     let recorded = record.map_or(Ok(()), |mut record| record.flush()).map_err(unrecorded);
     let status = match command.filter(|_| ended != Ended::Interrupted) {
@@ -296,7 +296,7 @@ fn unrecorded(e: std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot write --record: {}", in_words(&e))
 }
 
-/// What is said of a command after its estimates.
+/// The texts about a command after its estimates.
 struct After {
     is_command: bool,
     /// That it has left something running.
@@ -310,7 +310,7 @@ struct Answers {
     meta: PredictMeta,
     /// The only tenants that may be parked; empty: all.
     park: Vec<String>,
-    /// The last one, and for a page those before it.
+    /// The last one and, for a page, those before it.
     history: Vec<PredictReport>,
     keeps_all: bool,
     json_lines: bool,
@@ -349,7 +349,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The last estimate in one line of so many columns.
+    /// The last estimate in one line of this many columns.
     fn live(&self, columns: usize) -> String {
         self.history.last().map_or_else(String::new, |report| live(report, columns))
     }
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_intervals_are_by_default_those_of_the_library() {
+    fn windows_and_intervals_have_the_librarys_defaults() {
         let Verb { args } = Verb::parse_from(["predict", "--dedicated", "--", "true"]);
         assert_eq!((args.window, Budget::of_share(args.budget)), (WINDOW_NS, Budget::default()));
         assert_eq!(args.confidence, PredictOptions::default().confidence);

@@ -1,4 +1,4 @@
-//! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
+//! `corun profile`: arm the watcher, let the subject run, report where its time went and who took it.
 
 mod from;
 
@@ -160,7 +160,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ended::Command => seen.command.take().map(collect).transpose()?,
         _ => None,
     };
-    // What was read but not kept is missing from a trace, not from the waits.
+    // Events that were read but not kept are missing from a trace, not from the waits.
     let trace_lost = match (&args.trace, args.worst) {
         (Some(_), _) => Some(seen.trace.trace().lost),
         (None, Some(_)) => Some(seen.trace_lost),
@@ -178,7 +178,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ];
     write(&report, &files, is_command)?;
     let status = match seen.command {
-        // Measured for as long as was asked; the command goes on, and its status is still ours.
+        // Measured for the requested time; the command goes on, and its status is still ours.
         Some(running) if seen.ended == Ended::TimeIsUp => Some(collect(running)?),
         Some(_) => return Ok(interrupted(&stop)),
         None => status,
@@ -220,7 +220,7 @@ fn meta(seen: &Profiled, status: Option<ExitStatus>) -> ProfileMeta {
     }
 }
 
-/// What a verdict says of the wall time.
+/// The verdict's statement about the wall time.
 fn lost(verdict: &Verdict) -> LostTime {
     let [least, most] = verdict.disturbance_range;
     LostTime {
@@ -230,7 +230,7 @@ fn lost(verdict: &Verdict) -> LostTime {
     }
 }
 
-/// Where a watcher's ledgers come from, as reports name it.
+/// The source of a watcher's ledgers, under its name in reports.
 pub fn source(source: watcher::Source) -> corun_report::Source {
     match source {
         watcher::Source::Ebpf => corun_report::Source::Ebpf,
@@ -238,11 +238,11 @@ pub fn source(source: watcher::Source) -> corun_report::Source {
     }
 }
 
-/// Where a file was asked for, and what to write there.
+/// The requested files, and their content.
 type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
 
-/// Writes what was asked for and shows the report, on standard error after a command, whose standard output is its
-/// own. What goes to a terminal does not depend on whether the files could be written.
+/// Writes the requested files and shows the report, on standard error after a command, whose standard output
+/// is its own. The terminal output does not depend on whether the files could be written.
 fn write(report: &ProfileReport, files: &[File], after_command: bool) -> anyhow::Result<()> {
     let wanted = || files.iter().filter_map(|(path, bytes)| Some((path.as_ref()?, bytes)));
     let mut done = Ok(());

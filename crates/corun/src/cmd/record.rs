@@ -1,4 +1,5 @@
-//! `corun record`: keep what a program does, event by event, for `corun sim --from`; and what everybody does, for `corun top`.
+//! `corun record`: keep what a program does, event by event, for `corun sim --from`; and everybody's
+//! activity, for `corun top`.
 
 use crate::lines;
 use crate::target::{usage, TargetFlags, RECORDED};
@@ -57,7 +58,7 @@ struct Sums {
     bytes: u64,
     start_ns: Option<u64>,
     end_ns: u64,
-    /// How much of its end is there for a replay only.
+    /// How much of its end can only be replayed.
     unseen_ns: u64,
 }
 
@@ -83,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let run = Entry::Run(run_of(record.source(), record.machine()));
         write(file::seen(&encode(&run)))?;
         let mut seen_bytes = 0;
-        // Windows follow each other, also where somebody sets the clock meanwhile.
+        // Windows follow each other, even if somebody sets the clock meanwhile.
         let ahead_ns = unix_ahead_ns();
         let unix_ns = |ns: u64| ns.saturating_add_signed(ahead_ns);
         for window in record.by_ref() {

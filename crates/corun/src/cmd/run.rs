@@ -1,4 +1,5 @@
-//! `corun run --adapt -- CMD`: runs a program that adapts its threads, with the library of corun-preload loaded before all others.
+//! `corun run --adapt -- CMD`: runs a program that adapts its threads, with the library of corun-preload
+//! loaded first.
 //!
 //! It becomes the program, so that signals, the exit status and the process number are the program's own.
 
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libcorun_preload.so";
-/// Names the library, should it be somewhere else.
+/// Names the library, if it is somewhere else.
 const VARIABLE: &str = "CORUN_PRELOAD";
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -52,7 +53,7 @@ pub struct Args {
 /// Runs the verb.
 ///
 /// # Errors
-/// Nothing is asked for, the library or the program is not there, or the program cannot be executed.
+/// Nothing is requested, the library or the program is missing, or the program cannot be executed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.adapt {
         return Err(Usage("say what to do with the program: --adapt".into()).into());
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// The mode that the hooks are in: what the environment says, unless it was asked for otherwise.
+/// The mode of the hooks: from the environment, unless flags say otherwise.
 fn mode(observes: bool) -> Result<OsString, Usage> {
     Mode::from_environment().map_err(|no_mode| Usage(no_mode.to_string()))?;
     Ok(match env::var_os(corun_adapt::VARIABLE) {
@@ -91,7 +92,7 @@ fn mode(observes: bool) -> Result<OsString, Usage> {
     })
 }
 
-/// The library, next to this program or where `make install` puts it.
+/// The library, next to this program or in `make install`'s folder.
 fn library() -> Result<PathBuf, Usage> {
     if let Some(named) = env::var_os(VARIABLE) {
         let library = PathBuf::from(named);
@@ -123,7 +124,7 @@ fn usable(library: PathBuf) -> Result<PathBuf, Usage> {
     Ok(library)
 }
 
-/// What is preloaded, after what was already.
+/// The value for preloading, after the previous one.
 fn preloaded(library: &Path, before: Option<OsString>) -> OsString {
     match before.filter(|before| !before.is_empty()) {
         Some(mut list) => {
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_preloaded_stays_in_front() {
+    fn earlier_preloaded_libraries_stay_in_front() {
         let library = Path::new("/l.so");
         assert_eq!(preloaded(library, None), "/l.so");
         assert_eq!(preloaded(library, Some("".into())), "/l.so");

@@ -1,4 +1,4 @@
-//! `corun sim`: a scenario on a modelled machine, judged against solo runs.
+//! `corun sim`: a scenario on a modelled machine, compared with solo runs.
 
 mod recording;
 
@@ -21,10 +21,10 @@ use corun_study::this_machine::this_machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Exit code when a checker of the engine fires: corun itself is wrong.
+/// Exit code if a checker of the engine fires: corun itself is wrong.
 const BUG: u8 = 70;
 
-/// Events that a trace may hold: some 200 MiB as a Perfetto file.
+/// Events that a trace may hold: about 200 MiB as a Perfetto file.
 const TRACE_EVENTS: usize = 4_000_000;
 
 const EXAMPLES: &str = "\
@@ -95,7 +95,7 @@ fn policy_by_name(name: &str) -> Result<PolicySpec, String> {
     PolicySpec::new(name, corun_policy::Options::new()).map_err(|bad| bad.to_string())
 }
 
-/// The files that a scenario names, relative to its folder; or a flag, to the current one.
+/// The files that a scenario names, relative to its folder; or a flag's, relative to the current one.
 struct Folder {
     path: PathBuf,
     /// Which it is, for people.
@@ -198,7 +198,7 @@ impl Args {
         self.from.as_deref().or(self.scenario.as_deref()).unwrap_or(Path::new(""))
     }
 
-    /// The command that leads to the same run again.
+    /// The command that repeats the same run.
     fn replay(&self, seed: u64) -> String {
         let from = if self.from.is_some() { "--from " } else { "" };
         let mut command = format!("corun sim {from}{} --seed {seed}", self.source().display());
@@ -224,7 +224,7 @@ impl Args {
     }
 }
 
-/// Writes what was asked for; the terminal comes last.
+/// Writes the requested files; the terminal comes last.
 fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
     let is_shown = args.html.is_some() || args.trace.is_some();
     let shown = first_run(outcome).filter(|_| is_shown);
@@ -242,7 +242,8 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
         write_file(path, &bytes)?;
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
-        // Of a recording the question is how long it takes; where time goes on the modelled machine is in --html.
+        // For a recording the question is how long it takes; --html has where time goes on the modelled
+        // machine.
         let profile = match report.recorded {
             Some(_) => String::new(),
             None => terminal::render(&report.profile, &terminal::Style::of_stdout()),

@@ -1,4 +1,5 @@
-//! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables, record.
+//! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables,
+//! record.
 
 use crate::reading::{result_of, text_of};
 use crate::usage::{check_folder, interrupted_by, Usage};
@@ -11,9 +12,9 @@ use corun_study::study::{Earlier, Files, Listener, Place, Shard, StudyError, Stu
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Exit code when a checker of the engine fires: corun itself is wrong.
+/// Exit code if a checker of the engine fires: corun itself is wrong.
 const BUG: u8 = 70;
-/// What a kind of study that takes a command has among its flags.
+/// The flags of a kind of study that takes a command.
 const COMMAND: &str = "-- CMD";
 
 const EXAMPLES: &str = "\
@@ -147,7 +148,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(BUG));
         }
         Err(StudyError::Interrupted { signal }) => {
-            // What was run by then can be added to (`--more`).
+            // Later runs can be added to these (`--more`).
             keep(&args, study.files(&place.command))?;
             return Ok(ExitCode::from(interrupted_by(signal)));
         }
@@ -160,7 +161,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// With what a study is run now; `inputs` is the folder of its programs' inputs, and `command` makes the same record again.
+/// The settings of a study now; `inputs` is the folder of its programs' inputs, and `command` makes the same
+/// record again.
 pub fn place(inputs: PathBuf, command: String) -> anyhow::Result<Place> {
     Ok(Place {
         corun: std::env::current_exe().context("finding corun's own program file")?,
@@ -186,7 +188,7 @@ fn merge(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with what was asked for is bad usage; everything else is a failure.
+/// An error in the request is bad usage; everything else is a failure.
 pub fn refused(error: StudyError) -> anyhow::Error {
     match error {
         StudyError::Usage(what) => Usage(what).into(),
@@ -247,7 +249,8 @@ fn after(path: &Path) -> Result<Earlier, Usage> {
     Ok(Earlier { place: path.to_owned(), text })
 }
 
-/// Makes the folders that were asked for. Only when nothing else is amiss: who is refused has nothing to clear away.
+/// Creates the requested folders. This happens only if nothing else is wrong: a refused user has nothing to
+/// clean up.
 fn make_folders(args: &Args) -> Result<(), Usage> {
     [&args.out, &args.recordings].into_iter().flatten().try_for_each(|folder| check_folder(folder))
 }
@@ -269,7 +272,7 @@ fn read(path: &Path) -> Result<(String, String), Usage> {
     Ok((name, text))
 }
 
-/// Writes the files of a record into the folder that was named, if one was.
+/// Writes the files of a record into the named folder, if there is one.
 fn keep(args: &Args, files: Files) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
     for (name, text) in files {

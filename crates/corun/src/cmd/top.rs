@@ -1,4 +1,4 @@
-//! `corun top`: who keeps whom from a CPU, in a terminal, as it happens.
+//! `corun top`: who keeps whom from a CPU, in a terminal, live.
 
 mod past;
 
@@ -71,7 +71,7 @@ pub struct Args {
     source: SourceFlag,
 }
 
-/// Rows of a frame that is printed.
+/// Rows of a printed frame.
 const ROWS: u16 = 40;
 /// The shortest and the longest window, in nanoseconds.
 const WINDOWS_NS: [u64; 2] = [100_000_000, 3_600_000_000_000];
@@ -118,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut app = App::new(began.facts.clone(), keys);
     let (snapshots, said) = beginning;
-    // A time that was asked for is looked at from its beginning on.
+    // A requested time is shown from its beginning on.
     app.turn_to(snapshots, args.at.is_none());
     app.notice = said;
     if args.once {
@@ -150,10 +150,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Request::Quit => String::new(),
     };
     let done = terminal::run(&mut app, caps, &events, &stop, perform);
-    // It stops the traces as well, which are written as far as they came.
+    // It also stops the traces, which are written up to that point.
     drop(live);
     for trace in traces {
-        // A thread that panicked has said so already.
+        // A thread that panicked has reported that already.
         let _ = trace.join();
         events.try_iter().for_each(|event| {
             if let Event::Said(said) = event {
@@ -165,7 +165,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ended(&stop))
 }
 
-/// A signal that ended it is told as shells do; who quits is content.
+/// If a signal ended it, the status is that of shells; quitting is success.
 fn ended(stop: &Stop) -> ExitCode {
     match stop.signal() {
         Some(_) => interrupted(stop),
@@ -173,7 +173,7 @@ fn ended(stop: &Stop) -> ExitCode {
     }
 }
 
-/// Where nothing can be drawn, what to use instead.
+/// The alternative if nothing can be drawn.
 fn refuse_no_terminal() -> Result<(), Usage> {
     const INSTEAD: &str = "`corun top --once` prints one frame, `corun profile --all --for 10s` a report";
     if !std::io::stdout().is_terminal() {
@@ -188,7 +188,7 @@ fn refuse_no_terminal() -> Result<(), Usage> {
     }
 }
 
-/// The keys of the file that was named, or of the user's own, if there is one.
+/// The keys of the named file, or of the user's own, if it exists.
 fn keys(named: Option<&Path>) -> anyhow::Result<Keys> {
     let set = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = || {

@@ -1,4 +1,4 @@
-//! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
+//! `corun validate`: the same programs live and modelled on this machine, and the error of the model.
 
 use super::study::{place, refused};
 use crate::reading::{result_of, text_of};
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         error => refused(error),
     })?;
     check_files(&args.json)?;
-    // Made only when nothing else is amiss.
+    // Created only if nothing else is wrong.
     args.out.as_deref().map(check_folder).transpose()?;
     let place = place(PathBuf::new(), command(&args))?;
     let progress = Progress::count("running", study.runs(), args.quiet);

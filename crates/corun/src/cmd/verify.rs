@@ -50,7 +50,7 @@ if CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. If 
 --json, which has `verdict` and `exit_status` separately. What corun says goes to standard error: standard output is CMD's. \
 Where --json or --bmf is `-`, that is standard output, and what CMD writes there goes to standard error.";
 
-/// The exit status of a disturbed run, and of an unclear one where that counts as a failure.
+/// The exit status of a disturbed run, and of an unclear one if that counts as a failure.
 const DISTURBED: u8 = 3;
 
 /// Run a benchmark and say whether others disturbed it: who, when and by how much
@@ -134,7 +134,8 @@ impl Policy {
 }
 
 impl Args {
-    /// Where the copy of a JUnit file of the command's goes. Of what is no file, such as `/dev/stderr`, there is none.
+    /// The place of the copy of the command's JUnit file. Something that is not a file, such as
+    /// `/dev/stderr`, has none.
     fn copy(&self) -> Option<PathBuf> {
         let junit = self.junit.as_deref().filter(|path| path.is_file() || !path.exists())?;
         Some(self.out.clone().unwrap_or_else(|| parts::copy_of(junit)))
@@ -161,7 +162,7 @@ impl Args {
             ));
         }
         check_files(written)?;
-        // The command is to write it, and may make its folder.
+        // The command is to write it, and may create its folder.
         check_read(self.results.iter(), |e| e.kind() == ErrorKind::NotFound)
     }
 }
@@ -193,7 +194,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }
-    // What the command wrote is never written over.
+    // The command's output is never overwritten.
     if let Some(path) = args.junit.as_ref().filter(|_| !is_annotated) {
         write_file(path, report.junit().as_bytes())?;
     }
@@ -206,7 +207,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     match wrong {
         Some(wrong) if report.meta.exit_status == 0 => return Err(Usage(wrong).into()),
-        // Its own status says more than that its file is not whole.
+        // Its own status says more than its incomplete file.
         Some(wrong) => lines::say(&format!("corun verify: {wrong}")),
         None => {}
     }
@@ -224,11 +225,11 @@ struct Tried {
     interrupted: bool,
     /// Whether the command wrote a JUnit file of its own.
     is_annotated: bool,
-    /// What is wrong with a file that the command wrote.
+    /// The error in a file that the command wrote.
     wrong: Option<String>,
 }
 
-/// `before` are the earlier tries, `benchmarks` what was measured in them.
+/// `before` has the earlier tries, `benchmarks` their measurements.
 fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark>) -> anyhow::Result<Tried> {
     let options = VerifyOptions {
         source: args.source.wanted(),
@@ -277,7 +278,7 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
                     }
                     Err(unread) => wrong = Some(unread.to_string()),
                 },
-                // A command that failed need not have come to its results.
+                // A command that failed may not have reached its results.
                 false if has_failed => {}
                 false => {
                     let why = match run.left_behind {
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_by_default_is_what_the_library_allows() {
+    fn the_default_limit_is_the_librarys() {
         let Verb { args } = Verb::parse_from(["verify", "--", "true"]);
         assert_eq!(args.max_disturbance, VerifyOptions::default().max_disturbance);
     }

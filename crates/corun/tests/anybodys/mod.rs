@@ -1,4 +1,4 @@
-//! corun as somebody else, without any permission, runs it.
+//! Corun run by another user, without any permission.
 
 use std::fs::{copy, set_permissions, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// corun by a user who is nobody: a copy in `folder`, where anybody may execute it.
+/// Corun run by an unprivileged user: a copy in `folder`, where everybody may execute it.
 pub fn corun(folder: &Path) -> Command {
     let file = folder.join("corun");
     copy(assert_cmd::cargo::cargo_bin("corun"), &file).unwrap();

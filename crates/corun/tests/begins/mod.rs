@@ -1,4 +1,4 @@
-//! What `corun control` says before it begins.
+//! The output of `corun control` before it begins.
 
 use super::hog::Hog;
 use super::{alone, corun, said};
@@ -6,7 +6,7 @@ use corun_linux::cgroup::Cgroups;
 use corun_linux::Root;
 use std::path::PathBuf;
 
-/// A cgroup that nobody is in, removed when dropped.
+/// An empty cgroup, removed when dropped.
 struct Empty(PathBuf);
 
 impl Empty {
@@ -25,7 +25,7 @@ impl Drop for Empty {
 }
 
 #[test]
-fn who_is_given_by_the_key_of_an_empty_cgroup_may_come_later_and_is_said_to_be_away() {
+fn a_tenant_given_by_the_key_of_an_empty_cgroup_may_come_later_and_is_reported_as_absent() {
     let Some(_empty) = Empty::make("corun-comes-later") else {
         println!("skipped: no cgroup can be made here");
         return;
@@ -38,7 +38,7 @@ fn who_is_given_by_the_key_of_an_empty_cgroup_may_come_later_and_is_said_to_be_a
 }
 
 #[test]
-fn a_key_that_nobody_who_comes_into_its_cgroup_has_is_refused_with_theirs() {
+fn a_key_that_no_tenant_of_its_cgroup_can_have_is_refused_with_theirs() {
     let Some(_empty) = Empty::make("corun-comes-later.scope") else {
         println!("skipped: no cgroup can be made here");
         return;
@@ -66,12 +66,13 @@ fn a_run_that_can_park_nobody_says_so_at_the_start() {
     let both = ["--tenant", "corun-hog-two", "--tenant", "corun-hog-other"];
     assert!(!begins(&[&["gang"], &both[..]].concat()).contains("only corun-hog"));
     assert!(!begins(&["differential", "--tenant", "corun-hog-two"]).contains("only corun-hog"));
-    // Who has the windows of `dedicated` is not parked for them.
+    // The tenant that gets the windows of `dedicated` is not parked for them.
     let dedicated = |subject: &str| {
         begins(&["dedicated", "-o", &format!("subject={subject}"), "--tenant", "corun-hog-two"])
     };
     assert!(!dedicated("corun-hog-other").contains(only) && dedicated("corun-hog-two").contains(only));
-    // The same process once by its PID and once by its name, and the remedy of who started two programs in one script.
+    // The same process once by its PID and once by its name, and the remedy if two programs were started in
+    // one script.
     let (pid, other) = (two.0.id().to_string(), other.0.id().to_string());
     let told = begins(&["gang", "--tenant", &pid, "--tenant", "corun-hog-two"]);
     assert!(told.contains(&format!("--tenant {pid} and --tenant corun-hog-two are one tenant")), "{told}");
@@ -80,7 +81,7 @@ fn a_run_that_can_park_nobody_says_so_at_the_start() {
 }
 
 #[test]
-fn who_is_to_have_dedicated_windows_must_be_there() {
+fn the_tenant_that_gets_dedicated_windows_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let _hog = Hog::start(folder.path(), "corun-hog-win");
     let who = ["--tenant", "corun-hog-win", "--dry-run", "--for", "200ms", "-q"];
@@ -91,7 +92,7 @@ fn who_is_to_have_dedicated_windows_must_be_there() {
 }
 
 #[test]
-fn a_run_too_short_for_the_guard_is_told_how_long_one_must_be() {
+fn a_run_too_short_for_the_guard_is_told_the_necessary_length() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-short", "corun-hog-long"].map(|name| Hog::start(folder.path(), name));
@@ -109,7 +110,7 @@ fn a_run_too_short_for_the_guard_is_told_how_long_one_must_be() {
 }
 
 #[test]
-fn what_stock_knobs_make_of_a_value_is_said_once_in_the_words_of_the_list_of_policies() {
+fn the_effect_of_stock_knobs_on_a_value_is_reported_once_in_the_words_of_the_list_of_policies() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let _hog = Hog::start(folder.path(), "corun-hog-knob");

@@ -1,12 +1,13 @@
-//! Chaos: cgroups, sessions, daemons, quotas, stops, freezers and affinities come and go by chance while corun profiles everybody,
-//! predicts and controls.
+//! Chaos: cgroups, sessions, daemons, quotas, stops, freezers and affinities come and go at random while
+//! corun profiles everybody, predicts and controls.
 //!
-//! Whoever injects knows what it did, and a witness looks at the tasks every few milliseconds. So each profile is held against
-//! these two: time that a task was stopped or frozen, or that the kernel counted as throttled, is told as such and is nobody's
-//! fault. Every sum is exact, nothing panics or hangs, and nothing stays behind.
+//! The injector knows its actions, and a witness reads the tasks every few milliseconds. Each profile is
+//! compared with these two: time that a task was stopped or frozen, or that the kernel counted as throttled,
+//! is reported as such and has no culprit. Every sum is exact, nothing panics or hangs, and nothing stays
+//! behind.
 //!
-//! A fixed seed and some seconds in a test run; `CHAOS_SEED` and `CHAOS_SECONDS` choose others. The seed fixes what is done in
-//! which order, not when: that is the machine's.
+//! A test run has a fixed seed and takes some seconds; `CHAOS_SEED` and `CHAOS_SECONDS` change them. The seed
+//! determines the actions and their order, but not their times, which depend on the machine.
 
 mod quarry;
 mod reports;
@@ -27,10 +28,10 @@ use std::time::{Duration, Instant};
 
 const QUARRIES: usize = 3;
 
-/// What a run may take longer than it was asked to.
+/// The time that a run may take beyond the requested one.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Numbers by chance, the same ones for the same seed.
+/// Random numbers, the same ones for the same seed.
 struct Chance(u64);
 
 impl Chance {
@@ -52,7 +53,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
         .map_or(otherwise, |n| n.parse().unwrap_or_else(|_| panic!("{variable}={n}: not a number")))
 }
 
-/// What all threads of a test share.
+/// The data that all threads of a test share.
 struct Chaos {
     seed: u64,
     over: AtomicBool,
@@ -72,7 +73,7 @@ impl Chaos {
         self.wrong.lock().unwrap().push(what);
     }
 
-    /// Runs corun until it ends; its JSON, `None` where it could not work for a reason of this machine's.
+    /// Runs corun until it ends; its JSON, or `None` if it could not work on this machine.
     fn corun(&self, args: &[&str]) -> Option<Value> {
         let file = self.folder.join(format!("{}.json", args[0]));
         let _ = std::fs::remove_file(&file);
@@ -113,7 +114,7 @@ impl Chaos {
     }
 }
 
-/// Sets these when dropped, so that no thread goes on when another panics.
+/// Sets these when dropped, so that no thread goes on if another panics.
 struct Ends<'a>([&'a AtomicBool; 2]);
 
 impl Drop for Ends<'_> {
@@ -122,7 +123,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Others that come and go: sessions, double forks, bursts of short commands, cgroups in cgroups, with and without a quota.
+/// Others that come and go: sessions, double forks, bursts of short commands, cgroups in cgroups, with and
+/// without a quota.
 struct Crowd<'a> {
     folder: &'a Path,
     mounts: Vec<PathBuf>,
@@ -213,7 +215,7 @@ fn whatever_happens_sums_are_exact_nobody_is_blamed_for_a_budget_and_nothing_sta
                             Ok(is_compared) => compared += u32::from(is_compared),
                             Err(wrong) => chaos.complain(format!("task {pid}: {wrong}")),
                         }
-                        // Older ones are not asked for again.
+                        // Older ones are not requested again.
                         let all = seen.len();
                         seen.drain(..all.saturating_sub(1000));
                     }

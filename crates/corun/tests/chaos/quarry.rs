@@ -1,4 +1,4 @@
-//! A busy task that is stopped, frozen, limited and confined by chance, and the witness of what happens to it.
+//! A busy task that is stopped, frozen, limited and confined at random, and the witness of these events.
 
 use super::{Chance, Hog};
 use corun_linux::cgroup::Cgroups;
@@ -21,7 +21,7 @@ pub fn signal(pid: u32, number: i32) {
     unsafe { libc::kill(pid as i32, number) };
 }
 
-/// Cgroups in one another, the outer one first; removed when dropped.
+/// Nested cgroups, the outer one first; removed when dropped.
 pub struct Folders(Vec<PathBuf>);
 
 impl Folders {
@@ -45,7 +45,7 @@ impl Folders {
         self.0.last().is_some_and(|f| std::fs::write(f.join("cgroup.procs"), pid.to_string()).is_ok())
     }
 
-    /// Lets the outer one use so many per cent of a CPU, or all it wants; `false`: here are no quotas.
+    /// Allows the outer one this many per cent of a CPU, or no limit; `false` if there are no quotas here.
     pub fn allow(&self, percent: Option<u64>) -> bool {
         let us = percent.map(|p| p * PERIOD.as_micros() as u64 / 100);
         let v2 = us.map_or("max".into(), |us| us.to_string());
@@ -75,7 +75,7 @@ impl Drop for Folders {
     }
 }
 
-/// Where each thread of a process stands, and how loaded the machine is: what a hang is explained by.
+/// The position of each thread of a process, and the load of the machine: these explain a hang.
 pub fn stands(pid: u32) -> String {
     let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -87,7 +87,7 @@ pub fn stands(pid: u32) -> String {
     said
 }
 
-/// What corun left of these processes of its own below a cgroup.
+/// What corun left behind for these processes below a cgroup.
 pub fn left_of(folder: &Path, pids: &[u32]) -> Vec<PathBuf> {
     let mut left = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -106,13 +106,13 @@ pub fn left_of(folder: &Path, pids: &[u32]) -> Vec<PathBuf> {
     left
 }
 
-/// What a task is asked to be.
+/// The requested state of a task.
 #[derive(Default)]
 pub struct Asked {
     stopped: AtomicBool,
     frozen: AtomicBool,
-    /// It was both at an instant and has been at least one of them since. The kernel freezes a stopped task where it is, without an
-    /// event: until it runs again nobody can tell which.
+    /// It was both at one instant, and has been at least one of them since. The kernel freezes a stopped task
+    /// in place, without an event: until it runs again nobody can tell the two apart.
     both: AtomicBool,
     limited: AtomicBool,
     /// How often it was confined to CPUs.
@@ -132,7 +132,7 @@ pub struct Quarry {
     pub hog: Hog,
     quota: Folders,
     _freezer: Option<Folders>,
-    /// The file that freezes, and what is written to freeze and to thaw.
+    /// The file that freezes, and the values that freeze and thaw.
     switch: (PathBuf, [&'static str; 2]),
     asked: Arc<Asked>,
     cpus: Vec<CpuId>,
@@ -153,7 +153,7 @@ impl Quarry {
         if !quota.allow(None) {
             return Err("this kernel has no CPU quotas".into());
         }
-        // By turns the freezer of v1 and of v2, where both are there. In a tree a process has one cgroup.
+        // The freezers of v1 and v2 alternate, if both exist. In a tree a process has one cgroup.
         let v1 = cgroups.with_controller("freezer").filter(|t| !t.is_v2());
         let v2 = cgroups.trees().iter().find(|t| t.is_v2());
         let (freezer, switch) = match (v1, v2) {
@@ -248,14 +248,14 @@ impl Quarry {
         format!("{} {what}", self.pid())
     }
 
-    /// Takes back all that keeps it from running, but not where it may run.
+    /// Removes everything that keeps it from running, but not the limits on where it may run.
     pub fn let_go(&mut self) {
         self.limit(None);
         self.freeze(false);
         self.stop(false);
     }
 
-    /// What of it is other than this test left it.
+    /// Differences from the state in which this test left it.
     pub fn is_not_as_left(&self) -> Option<String> {
         let cpus = sched::affinity(self.pid()).ok()?;
         let attributes = format!("{:?}", sched::attributes(self.pid()).ok());
@@ -286,7 +286,7 @@ pub struct Sample {
     pub moves: u32,
     /// How often it has been given a CPU so far.
     pub runs: u64,
-    /// What the kernel has counted so far.
+    /// The kernel's counts so far.
     pub throttled_ns: u64,
 }
 
@@ -297,7 +297,7 @@ fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// What the witness looks at: the task's state, its quota's counters, and what it is asked to be.
+/// What the witness reads: the task's state, its quota's counters, and its requested state.
 pub struct Seen {
     stat: PathBuf,
     runs: PathBuf,
@@ -330,7 +330,7 @@ impl Seen {
     }
 }
 
-/// Looks at all of them every few milliseconds, ahead of whatever else wants a CPU.
+/// Reads all of them every few milliseconds, with priority over everything else.
 pub fn watch(all: &[Seen], samples: &Mutex<Vec<Vec<Sample>>>, goes_on: impl Fn() -> bool) {
     let _ = sched::set_nice(0, -19);
     while goes_on() {

@@ -1,4 +1,4 @@
-//! What must hold of every report, and of a task in it whose truth is known.
+//! The conditions for every report, and for a task in it whose truth is known.
 
 use super::quarry::{Sample, PERIOD};
 use serde_json::Value;
@@ -7,7 +7,7 @@ fn ns(v: &Value, key: &str) -> u64 {
     v[key].as_u64().unwrap_or(0)
 }
 
-/// The sums of a profile that are not exact.
+/// The inexact sums of a profile.
 pub fn adds_up(report: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     if ns(report, "window_ns") == 0 || !report["subject"]["ledger"].is_object() {
@@ -54,11 +54,11 @@ pub fn adds_up(report: &Value) -> Vec<String> {
     wrong
 }
 
-/// Times between two samples are known to be no less than `.0` and no more than `.1`, in ns.
+/// Times between two samples are known to be at least `.0` and at most `.1`, in ns.
 type Bounds = (u64, u64);
 
-/// For how long this, which keeps a task from running, holds between `from` and `to`: at least where it holds at both ends of a step in
-/// which the task was not given a CPU, at most where it holds at one end.
+/// How long this obstacle to a task holds between `from` and `to`. At least: it holds at both ends of a step
+/// in which the task got no CPU. At most: it holds at one end.
 fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool) -> Bounds {
     let mut bounds = (0, 0);
     for step in samples.windows(2) {
@@ -70,7 +70,7 @@ fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool
     bounds
 }
 
-/// A stretch of time in which a task was throttled. The kernel counts it when it ends, whole.
+/// A stretch of time in which a task was throttled. The kernel counts it when it ends, as a whole.
 struct Stretch {
     lasted_ns: u64,
     /// The two samples between which it ended.
@@ -78,7 +78,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// All that are counted in the samples. Two CPUs' queues may end theirs in one step.
+    /// All stretches that are counted in the samples. The queues of two CPUs may end theirs in one step.
     fn all(samples: &[Sample]) -> impl Iterator<Item = Stretch> + '_ {
         let steps = samples.windows(2).filter(|s| s[1].throttled_ns > s[0].throttled_ns);
         steps.map(|s| Stretch {
@@ -91,16 +91,17 @@ impl Stretch {
     fn inside(&self, from: u64, to: u64) -> Bounds {
         let (first, last) = self.ended;
         let of = |end: u64| end.min(to).saturating_sub(end.saturating_sub(self.lasted_ns).max(from));
-        // It is a trapezium of its end: greatest where the end meets an edge, least at an end of the step.
+        // As a function of its end it is a trapezium: greatest where the end meets an edge, least at an end
+        // of the step.
         let turns = [first, last, to.clamp(first, last), (from + self.lasted_ns).clamp(first, last)];
         let all = turns.map(of);
         (all.into_iter().min().unwrap_or(0), all.into_iter().max().unwrap_or(0))
     }
 }
 
-/// For how long the task was throttled between `from` and `to`. A stretch may last longer than a period, since a task can overdraw
-/// its quota until the next tick. So one that began before `to` may still be going on at the last sample, unless the quota was
-/// lifted meanwhile, which ends it.
+/// How long the task was throttled between `from` and `to`. A stretch may last longer than a period, since a
+/// task can overdraw its quota until the next tick. So a stretch that began before `to` may still go on at
+/// the last sample, unless the quota was lifted meanwhile, which ends it.
 fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
     let known = Stretch::all(samples).map(|s| s.inside(from, to)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let is_limited = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
@@ -109,7 +110,8 @@ fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
     (known.0, known.1 + last.map_or(0, |s| to - s.ended.0))
 }
 
-/// Holds a task's ledger against what the witness saw and the kernel counted. `false`: the witness was kept from looking.
+/// Compares a task's ledger with the witness's observations and the kernel's counts. `false` if the witness
+/// could not run.
 ///
 /// # Errors
 /// What is wrong.
@@ -144,8 +146,8 @@ pub fn compare(report: &Value, pid: u32, samples: &[Sample]) -> Result<bool, Str
         is_within("stopped", ns(ledger, "stopped_ns"), lasts(samples, from, to, |s| s.is_stopped))?;
         is_within("frozen", ns(ledger, "frozen_ns"), lasts(samples, from, to, |s| s.is_frozen))?;
     }
-    // A task that is moved to another CPU while its quota is used up waits in a queue that the quota has not stopped, and the kernel
-    // counts on for the queue that it left (ARCHITECTURE, known limits).
+    // A task that is moved to another CPU while its quota is used up waits in a queue that the quota has not
+    // stopped. The kernel keeps counting for the queue that it left (ARCHITECTURE, known limits).
     let moves = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map(|s| s.moves);
     let is_moved = moves(from.saturating_sub(period)) != moves(to + period);
     let throttled = throttled(samples, from, to);

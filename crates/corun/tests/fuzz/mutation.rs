@@ -1,9 +1,10 @@
-//! Inputs that are nearly right: pieces of a corpus, changed in a few places, by seed.
+//! Almost valid inputs: pieces of a corpus, changed in a few places, by seed.
 //!
-//! Method: a text is taken from the corpus, and up to eight times something is done to it that people, programs and disks do:
-//! a number becomes an extreme one, a word one of another place, a line goes, comes twice or changes places, two texts are
-//! spliced, bytes flip, the end is missing. Half of the steps keep to lines and words, so that much of what comes out is
-//! still read to its end. The same seed and number make the same input.
+//! Method: a text is taken from the corpus, and changed up to eight times in the way of people, programs and
+//! disks. A number becomes an extreme one, a word is replaced by one from elsewhere, a line disappears, is
+//! doubled or moves, two texts are spliced, bytes flip, the end is missing. Half of the steps keep lines and
+//! words intact, so that many results are still read to their end. The same seed and number make the same
+//! input.
 
 /// SplitMix64.
 pub struct Dice(u64);
@@ -90,12 +91,12 @@ pub fn input(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A place in it, its end included.
+/// A position in it, including its end.
 fn place(dice: &mut Dice, bytes: &[u8]) -> usize {
     dice.below(bytes.len() + 1)
 }
 
-/// Where a run of bytes of a kind is, at or after some place.
+/// The position of a run of bytes of one kind, at or after some position.
 fn run(dice: &mut Dice, bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<std::ops::Range<usize>> {
     let from = place(dice, bytes);
     let start = from + bytes[from..].iter().position(|&b| is(b))?;
@@ -169,7 +170,7 @@ fn insert(dice: &mut Dice, bytes: &mut Vec<u8>) {
 fn cut(dice: &mut Dice, bytes: &mut Vec<u8>) {
     let (a, b) = (place(dice, bytes), place(dice, bytes));
     match dice.below(2) {
-        // As a disk that was full leaves it.
+        // The result of a full disk.
         0 => bytes.truncate(a),
         _ => drop(bytes.drain(a.min(b)..b.max(a).min(a.min(b) + 40))),
     }

@@ -1,4 +1,4 @@
-//! Who reads what: each parser with texts that it reads, and what is done with what it has read.
+//! The parsers, each with texts that it reads, and what is done with the result.
 
 use corun_agent::ring::{self, Entry, Run as AgentRun};
 use corun_linux::cgroup::{Cgroups, Membership};
@@ -40,11 +40,11 @@ pub type Reader = Box<dyn FnMut(&[u8])>;
 pub struct Target {
     /// What it reads.
     pub name: &'static str,
-    /// What it reads without fault, most of it.
+    /// Texts that it reads without error, mostly.
     pub corpus: Vec<Vec<u8>>,
-    /// How many inputs it is given of a thousand: the quick ones have more.
+    /// How many inputs of a thousand it gets: fast parsers get more.
     pub share: u64,
-    /// Reads an input and uses what was read.
+    /// Reads an input and uses the result.
     pub read: Reader,
 }
 
@@ -56,7 +56,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files of a folder with this ending, as far as they are short.
+/// The files of a folder with this ending, if they are short.
 fn shipped(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(repository().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
@@ -80,7 +80,7 @@ fn text(mut read: impl FnMut(&str) + 'static) -> impl FnMut(&[u8]) + 'static {
     move |bytes| read(&String::from_utf8_lossy(bytes))
 }
 
-/// What benchmark tools and test runners write.
+/// Output of benchmark tools and test runners.
 const FOREIGN: &str = "crates/corun-results/tests/corpus";
 /// The run that they are from.
 const RUN: Run =
@@ -114,7 +114,7 @@ pub fn all() -> Vec<Target> {
             shipped("scenarios", "toml"),
             text(|t| {
                 let Ok(scenario) = Scenario::parse("s.toml", t, &Presets) else { return };
-                // What is accepted can be begun; how long it would run is no matter here.
+                // An accepted program can be started; its duration does not matter here.
                 if let Ok(mut engine) = scenario.engine(1, Participants::All, 0) {
                     let _ = engine.run_until(100_000);
                 }
@@ -224,7 +224,7 @@ pub fn all() -> Vec<Target> {
     ]
 }
 
-/// Recorded runs: their files, and whatever events they may hold, replayed.
+/// Recorded runs: their files, and arbitrary events in them, replayed.
 fn recorded_runs() -> Target {
     let at = |t_ns, task, what| RawEvent::from(Event { t_ns, task: TaskId(task), what });
     let on = What::Runs { cpu: CpuId(0), may: CpuMask::first(2) };
@@ -261,7 +261,7 @@ fn recorded_runs() -> Target {
     let known = events.iter().filter_map(|e| e.read()).collect();
     target("recorded run", 20, vec![bytes, whole(known)], move |bytes| {
         assert_eq!(run_log::read(bytes).is_ok(), run_log::places_of_seen(bytes).is_ok());
-        // What has a right sum may hold any events: here they are the input.
+        // A file with a valid sum may hold any events: here they are the input.
         let number = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap());
         let raw = bytes.chunks_exact(32).map(|e| RawEvent {
             // So that most runs are short.
@@ -281,14 +281,14 @@ fn recorded_runs() -> Target {
     })
 }
 
-/// A folder that no disk slows down, where there is one.
+/// A folder that no disk slows down, if there is one.
 fn in_memory() -> tempfile::TempDir {
     let shared = Path::new("/dev/shm");
     let place = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
     tempfile::tempdir_in(place).unwrap()
 }
 
-/// A segment as a writer makes it.
+/// A segment in the form that a writer makes.
 fn segment() -> Vec<u8> {
     let folder = in_memory();
     let mut ring = ring::Writer::open(folder.path(), 64 << 10, ring::pack(0..0, &[])).unwrap();
@@ -298,7 +298,7 @@ fn segment() -> Vec<u8> {
     fs::read(folder.path().join("segment-000000000001")).unwrap()
 }
 
-/// Entries of a ring, as they are before they are compressed: a window of a tenant that waited for another.
+/// Entries of a ring before compression: a window of a tenant that waited for another.
 fn entries() -> Vec<Vec<u8>> {
     let parts = Parts { compute_ns: 600, steal_ns: 300, block_ns: 100, ..Parts::default() };
     let shares = [Share { tenant: TenantId(2), steal_ns: 290 }];
@@ -337,7 +337,7 @@ fn entries() -> Vec<Vec<u8>> {
     both.iter().map(|entry| ring::unpack(&ring::encode(entry)).unwrap()).collect()
 }
 
-/// The journal in its two files; nothing of what it says is done.
+/// The journal in its two files; nothing in it is carried out.
 fn journal() -> Target {
     let folder = in_memory();
     let mut journal = Journal::open(folder.path()).unwrap();
@@ -358,7 +358,7 @@ fn journal() -> Target {
     })
 }
 
-/// `/proc` and `/sys` of a machine, of which some files are not as they should be.
+/// `/proc` and `/sys` of a machine, with some wrong files.
 fn machine_of_files() -> Target {
     let folder = in_memory();
     let text = String::from_utf8(kept("machine.txt")).unwrap();
@@ -379,12 +379,12 @@ fn machine_of_files() -> Target {
     let mut turn = 0;
     target("machine of files", 1, corpus, move |bytes| {
         let _kept = &folder;
-        // One file after the other; the input is what that holds.
+        // One file after the other; the input is its content.
         turn = (turn + 1) % files.len();
         let (path, right) = &files[turn];
         fs::write(path, bytes).unwrap();
         read_everything(&root);
-        // These read all that the others do and a hundred kilobytes of event tables.
+        // These read everything that the others do and a hundred kilobytes of event tables.
         if bytes.len() % 16 == 0 {
             let _ = corun_linux::counters::Plan::make(&root, &[Theme::Pace], &|_, _| Ok(()));
             let _ = doctor::verdict(&doctor::examine(&root, &PROBES));

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A busy loop in a session of its own, under a name of its own; ended when dropped.
+/// A busy loop with a session and a name of its own; ended when dropped.
 pub struct Hog(pub Child);
 
 impl Hog {
@@ -18,7 +18,7 @@ impl Hog {
         Hog::by(None, folder, name, script)
     }
 
-    /// A loop of a user who is nobody; `folder` is one that this user may look into.
+    /// A loop of an unprivileged user, who may read `folder`.
     #[allow(dead_code, reason = "not every binary of tests has somebody else's")]
     pub fn of_nobody(folder: &Path, name: &str) -> Hog {
         Hog::by(Some(65534), folder, name, "while :; do :; done")

@@ -1,10 +1,10 @@
-//! What the benchmarks in `bench` make of their rows: their own tests, in Python.
+//! The results that the benchmarks in `bench` derive from their rows: their own tests, in Python.
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn what_rows_of_benchmarks_come_to() {
+fn the_results_that_benchmarks_derive_from_rows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/tests");
     let mut tests = Command::new("python3");
     tests.args(["-m", "unittest", "discover", "--start-directory"]).arg(folder);

@@ -1,6 +1,6 @@
-//! The JSON of predict, verify, control, policies and load as programs read it: every field that a run writes is explained
-//! in `docs/json.md` (of loads: `docs/loads.md`, of noise: `docs/doctor.md`), in the section of its schema, and every field that a table there begins
-//! with is written.
+//! The JSON of predict, verify, control, policies and load as programs read it. Every field that a run writes
+//! is explained in the section of its schema in `docs/json.md` (of loads: `docs/loads.md`, of noise:
+//! `docs/doctor.md`), and every field in the first column of a table there is written.
 
 use crate::fields::names;
 use crate::hog::Hog;
@@ -13,7 +13,7 @@ fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
 }
 
-/// The part of the documentation below a heading, which only one of the pages has.
+/// The part of the documentation below a heading, which is unique among the pages.
 fn section(heading: &str) -> &'static str {
     let pages = [
         include_str!("../../../../docs/json.md"),
@@ -31,12 +31,12 @@ fn quoted(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Holds what was written against a section; `elsewhere` are sections that it refers to.
+/// Compares the output with a section; `elsewhere` lists the sections that it refers to.
 fn check(heading: &str, elsewhere: &[&str], written: &Value) {
     let mut found = BTreeSet::new();
     names(written, &mut found);
     let sections: Vec<&str> = [heading].iter().chain(elsewhere).map(|h| section(h)).collect();
-    // A field of a field may be written as `field[].name`.
+    // A nested field may have the form `field[].name`.
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let explained: BTreeSet<&str> = sections.iter().flat_map(|text| quoted(text)).map(last).collect();
     let missing: Vec<&String> = found.iter().filter(|name| !explained.contains(name.as_str())).collect();
@@ -47,7 +47,7 @@ fn check(heading: &str, elsewhere: &[&str], written: &Value) {
     }
 }
 
-/// What a file with one JSON value holds.
+/// The content of a file with one JSON value.
 fn json(path: &std::path::Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -130,7 +130,7 @@ fn decisions_are_as_documented() {
         assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
         let text = String::from_utf8(out.stdout).unwrap();
         let own: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-        // The first tells that the policy is in force.
+        // The first one shows that the policy is in force.
         assert!(own.iter().skip(1).all(decides), "a line where nothing was decided: {own:?}");
         lines.extend(own);
     }

@@ -1,4 +1,5 @@
-//! Man pages and completions: one page per verb that says all that `--help` says, completions that shells accept.
+//! Man pages and completions: one page per verb with everything that `--help` says, completions that shells
+//! accept.
 
 use crate::printed::text;
 use assert_cmd::cargo::cargo_bin;
@@ -20,7 +21,7 @@ fn read(folder: &Path, file: &str) -> String {
     std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The words that begin the lines below the heading `Commands:`, continued lines left out.
+/// The first words of the lines below the heading `Commands:`, without continued lines.
 pub fn commands(help: &str) -> Vec<String> {
     let below = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = below.lines().take_while(|line| line.starts_with("  "));
@@ -38,7 +39,7 @@ fn every_verb_has_a_page_that_names_all_its_flags() {
         let help = text(&corun(&arguments).stdout);
         let page = read(folder.path(), &format!("{}.1", verbs.join("-")));
         for flag in help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2) {
-            // What may follow it: a comma, a full stop, `[=<HOW>]`.
+            // The text that may follow it: a comma, a full stop, `[=<HOW>]`.
             let flag = flag.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or(flag);
             assert!(page.contains(&flag.replace('-', "\\-")), "{verbs:?}: the page lacks {flag}");
         }
@@ -52,13 +53,13 @@ fn every_verb_has_a_page_that_names_all_its_flags() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), pages);
 }
 
-/// What follows the options: examples and explanations.
+/// The text after the options: examples and explanations.
 fn after_options(help: &str) -> &str {
     help.split_once("\nExamples:\n").map_or("", |(_, after)| after)
 }
 
 #[test]
-fn every_help_has_examples_that_fit_and_says_what_the_exit_status_means() {
+fn every_help_has_examples_that_fit_and_explains_the_exit_status() {
     let verbs = commands(&text(&corun(&["--help"]).stdout));
     for verb in verbs {
         let help = text(&corun(&[&verb, "--help"]).stdout);
@@ -71,7 +72,8 @@ fn every_help_has_examples_that_fit_and_says_what_the_exit_status_means() {
                 ["  corun ", "  sudo corun ", "          "].iter().any(|begin| line.starts_with(begin));
             assert!(begins, "{verb}: `{line}` is no example");
         }
-        // A line that ends early, in the middle of a sentence, was broken before the terminal's width was known.
+        // A line that ends early, in the middle of a sentence, was broken before the terminal's width was
+        // known.
         let lines: Vec<&str> = prose.lines().collect();
         for pair in lines.windows(2).filter(|pair| !pair[0].is_empty() && !pair[1].is_empty()) {
             let first_word = pair[1].split(' ').next().unwrap_or_default();
@@ -106,7 +108,7 @@ fn completions_name_every_verb_and_bash_accepts_its_own() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_folder_that_cannot_be_created_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = corun(&["generate", "man", file.path().join("below").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,5 @@
-//! The Helm chart as it is rendered, held against the types of Kubernetes' API (`packaging/helm/check`, in Go, as Helm and they are).
+//! The rendered Helm chart, compared with the types of Kubernetes' API (`packaging/helm/check`, in Go, like
+//! both of them).
 
 use crate::printed::text;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The checker, built; or why the modules that it is built of cannot be had.
+/// The checker, built; or why its modules are not available.
 fn checker() -> Result<PathBuf, String> {
     let go = |arguments: &[&str]| {
         let mut go = Command::new("go");
@@ -35,7 +36,7 @@ fn copied(from: &Path, to: &Path) {
 }
 
 #[test]
-fn every_manifest_of_the_chart_is_what_kubernetes_takes_and_a_wrong_one_is_seen() {
+fn kubernetes_accepts_every_manifest_of_the_chart_and_a_wrong_one_is_noticed() {
     let checker = match checker() {
         Ok(checker) => checker,
         Err(why) => return println!("skipped: the checker of the chart cannot be built: {why}"),

@@ -1,5 +1,5 @@
-//! All tests of the command line that may run side by side, in one binary. Those that load this machine or change it, and those whose
-//! figures others would disturb, have binaries of their own.
+//! All tests of the command line that may run in parallel, in one binary. Tests that load or change this
+//! machine, and tests that are sensitive to others, have binaries of their own.
 //!
 //! | module | holds |
 //! | --- | --- |

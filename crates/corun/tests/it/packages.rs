@@ -1,7 +1,9 @@
-//! Packages: what `make package` makes is installed, upgraded, removed and purged, and nothing of it stays.
+//! Packages: the output of `make package` is installed, upgraded, removed and purged, and nothing of it
+//! stays.
 //!
-//! The roots are folders, so nothing of this machine is touched, and no maintainer script talks to its service manager. `CORUN_CHROOT=1`
-//! does the same with apt in a Debian that mmdebstrap makes, which downloads it.
+//! The roots are folders, so nothing on this machine is touched, and no maintainer script contacts its
+//! service manager. `CORUN_CHROOT=1` does the same with apt in a Debian that mmdebstrap downloads and
+//! creates.
 
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
@@ -19,7 +21,7 @@ fn done(command: &mut Command) -> String {
     text
 }
 
-/// Why nothing can be packaged here, if nothing can.
+/// Why nothing can be packaged here, if so.
 fn lacks(tools: &[&str]) -> bool {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -33,7 +35,7 @@ fn lacks(tools: &[&str]) -> bool {
     missing.is_some()
 }
 
-/// The package of Debian's that has a tool.
+/// The Debian package that contains a tool.
 fn package_with(tool: &str) -> &str {
     match tool {
         "dpkg-deb" => "dpkg",
@@ -45,7 +47,7 @@ fn package_with(tool: &str) -> &str {
     }
 }
 
-/// Packages of a program and of what was built next to it, quickly compressed.
+/// Packages of a program and of the files built next to it, compressed quickly.
 fn packages(kind: &str, program: &Path, folder: &Path, revision: u32) -> Vec<PathBuf> {
     let made = done(
         Command::new(tree().join("scripts/package"))
@@ -60,7 +62,7 @@ fn packages(kind: &str, program: &Path, folder: &Path, revision: u32) -> Vec<Pat
     made.lines().map(PathBuf::from).collect()
 }
 
-/// The package of the corun that is tested.
+/// The package of the tested corun.
 fn package(kind: &str, folder: &Path) -> PathBuf {
     packages(kind, &cargo_bin("corun"), folder, 1).swap_remove(0)
 }
@@ -83,12 +85,13 @@ fn with_library(kind: &str, folder: &Path) -> Option<[PathBuf; 3]> {
     Some(made.try_into().unwrap_or_else(|made| panic!("{made:?}")))
 }
 
-/// Whether a C program that goes by pkg-config alone is built with what is below a root, and runs with it.
+/// Whether a C program that only uses pkg-config can be built with the files below a root, and runs with
+/// them.
 fn is_built_with(root: &Path, libraries: &Path) {
     let configured = Command::new("pkg-config")
         .args(["--cflags", "--libs", "corun"])
         .env("PKG_CONFIG_LIBDIR", libraries.join("pkgconfig"))
-        // Below a root, /usr is no folder of the system's.
+        // Below a root, /usr does not belong to the system.
         .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
         .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1")
         .env("PKG_CONFIG_SYSROOT_DIR", root)
@@ -112,7 +115,7 @@ fn is_built_with(root: &Path, libraries: &Path) {
     fs::remove_file(program).unwrap();
 }
 
-/// The same package, as a later version that has another line in its configuration.
+/// The same package, as a later version with another line in its configuration.
 fn next(package: &Path, folder: &Path) -> PathBuf {
     let (content, next) = (folder.join("content"), folder.join("corun-next.deb"));
     done(Command::new("dpkg-deb").arg("-R").arg(package).arg(&content));
@@ -215,7 +218,7 @@ fn debians_own_checker_finds_nothing_in_the_package() {
 }
 
 #[test]
-fn the_library_has_packages_of_its_own_for_debian_which_build_and_run_a_program() {
+fn the_library_has_its_own_packages_for_debian_which_build_and_run_a_program() {
     if lacks(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "strip", "cc"]) {
         return;
     }
@@ -245,7 +248,7 @@ fn the_library_has_packages_of_its_own_for_debian_which_build_and_run_a_program(
     assert_eq!(said.trim(), "");
 }
 
-/// Runs rpm on a new system of its own, which has nothing installed.
+/// Runs rpm on a new, empty system of its own.
 fn rpm_in(root: &Path) -> impl Fn(&[&str]) -> String + '_ {
     fs::create_dir(root).unwrap();
     let rpm = move |args: &[&str]| {
@@ -263,7 +266,7 @@ fn nothing_is_left(root: &Path) {
 }
 
 #[test]
-fn the_library_has_packages_of_its_own_for_rpm_which_build_and_run_a_program() {
+fn the_library_has_its_own_packages_for_rpm_which_build_and_run_a_program() {
     if lacks(&["rpm", "rpmbuild", "strip", "cc"]) {
         return;
     }
@@ -283,7 +286,7 @@ fn the_library_has_packages_of_its_own_for_rpm_which_build_and_run_a_program() {
 }
 
 #[test]
-fn in_a_debian_of_its_own_apt_installs_upgrades_and_purges_it() {
+fn in_a_separate_debian_apt_installs_upgrades_and_purges_it() {
     if std::env::var_os("CORUN_CHROOT").is_none() {
         return println!("skipped: CORUN_CHROOT is not set, and a Debian would be downloaded");
     }
@@ -307,7 +310,8 @@ fn in_a_debian_of_its_own_apt_installs_upgrades_and_purges_it() {
         test ! -e /etc/corun
         test -z \"$(find / -xdev -name '*corun*' -not -path '/proc/*' -not -path '/var/log/*')\"
         echo purged";
-    // Of this machine's own release: the program was linked with its libraries. What the package depends on is there beforehand.
+    // It has this machine's own release, since the program was linked with its libraries. The dependencies of
+    // the package are there beforehand.
     let release = fs::read_to_string("/etc/os-release").unwrap();
     let Some(suite) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
         return println!("skipped: this is no Debian");
@@ -327,7 +331,7 @@ fn in_a_debian_of_its_own_apt_installs_upgrades_and_purges_it() {
 }
 
 #[test]
-fn a_package_for_rpm_is_installed_upgraded_and_removed_and_leaves_what_its_owner_wrote() {
+fn a_package_for_rpm_is_installed_upgraded_and_removed_and_leaves_its_owners_files() {
     if lacks(&["rpm", "rpmbuild", "strip"]) {
         return;
     }

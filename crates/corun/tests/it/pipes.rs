@@ -1,4 +1,5 @@
-//! Whoever reads what corun writes may have seen enough, as `head` has: that is no failure, and nothing is left behind.
+//! A reader of corun's output may have seen enough, like `head`: that is no failure, and nothing is left
+//! behind.
 
 use crate::hog::Hog;
 use assert_cmd::cargo::CommandCargoExt;
@@ -6,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs corun, reads one line of it, closes the pipe, and tells its exit status and what it said to standard error.
+/// Runs corun, reads one line of it, closes the pipe, and returns its exit status and its standard error.
 fn one_line_of(args: &[&str]) -> (String, Option<i32>, String) {
     let mut child = Command::cargo_bin("corun")
         .unwrap()
@@ -63,7 +64,7 @@ fn a_reader_that_has_seen_enough_ends_a_stream_of_lines_and_fails_nothing() {
 }
 
 #[test]
-fn an_answer_on_standard_output_is_alone_there_and_what_a_command_writes_goes_to_standard_error() {
+fn an_answer_on_standard_output_is_alone_there_and_a_commands_output_goes_to_standard_error() {
     for (args, schema) in [
         (&["profile", "-q", "--json", "-"][..], "corun.profile/1"),
         (&["profile", "-q", "--json", "/dev/stdout"], "corun.profile/1"),
@@ -75,7 +76,7 @@ fn an_answer_on_standard_output_is_alone_there_and_what_a_command_writes_goes_to
         let out = corun.args(args).args(["--", "sh", "-c", "echo early; echo wrong >&2; exit 7"]).output();
         let out = out.unwrap();
         let said = String::from_utf8_lossy(&out.stderr);
-        // Of a short run there may be no more than one line.
+        // A short run may have only one line.
         let answer: serde_json::Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&out.stdout)));
         assert_eq!(answer["schema"], schema, "{args:?}");
@@ -85,7 +86,7 @@ fn an_answer_on_standard_output_is_alone_there_and_what_a_command_writes_goes_to
 }
 
 #[test]
-fn without_one_standard_output_is_the_commands() {
+fn without_an_answer_standard_output_is_the_commands() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answer.json");
     for verb in ["profile", "predict", "verify"] {
@@ -97,7 +98,7 @@ fn without_one_standard_output_is_the_commands() {
 }
 
 #[test]
-fn a_file_that_standard_output_leads_to_is_written_on_and_not_replaced() {
+fn a_file_behind_standard_output_is_appended_to_and_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("all.txt");
     let mut file = std::fs::File::create(&place).unwrap();
@@ -113,7 +114,7 @@ fn a_file_that_standard_output_leads_to_is_written_on_and_not_replaced() {
 }
 
 #[test]
-fn nor_does_a_reader_of_explanations() {
+fn a_reader_of_explanations_that_goes_fails_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-pipe-c", "corun-pipe-d"].map(|name| Hog::start(folder.path(), name));
     let tenants = ["--tenant", "corun-pipe-c", "--tenant", "corun-pipe-d"];
@@ -140,7 +141,7 @@ fn nor_does_a_reader_of_explanations() {
 }
 
 #[test]
-fn nor_does_whoever_started_an_agent_and_has_gone() {
+fn a_user_who_started_an_agent_and_has_gone_fails_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("agent.toml");
     std::fs::write(&config, "").unwrap();
@@ -165,7 +166,7 @@ fn nor_does_whoever_started_an_agent_and_has_gone() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    // It has something to say now, and nobody hears it.
+    // It has a message now, and nobody reads it.
     std::fs::write(&config, "windoww = 3\n").unwrap();
     // SAFETY: sends a signal to a child that is not waited for yet.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGHUP) }, 0);

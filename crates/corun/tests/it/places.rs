@@ -1,5 +1,5 @@
-//! Every flag that names a file or a folder: what cannot be one is refused in one sentence with the place and the remedy, before
-//! anything is run.
+//! Every flag that names a file or a folder: an impossible place is refused in one sentence with the place
+//! and the remedy, before anything runs.
 
 use crate::anybodys;
 use crate::printed::text;
@@ -17,9 +17,9 @@ use std::process::Command;
 enum Use {
     /// Reads a file.
     Reads,
-    /// Reads what the command writes: it need not be there yet.
+    /// Reads the command's output: it need not exist yet.
     ReadsLater,
-    /// Looks into the folder of a ring, or reads a recording.
+    /// Reads the folder of a ring, or a recording.
     Replays,
     /// Reads a file, or one in a folder.
     Either,
@@ -29,7 +29,7 @@ enum Use {
     Makes,
 }
 
-/// Every one of them: `@` is the place. What the flags of a row want besides is there and right.
+/// All of them: `@` is the place. Everything else that the flags of a row need exists and is valid.
 const FLAGS: &[(Use, &str)] = &[
     (Use::Reads, "agent --print-config --config @"),
     (Use::Makes, "agent --listen 127.0.0.1:0 --ring @"),
@@ -77,7 +77,7 @@ const FLAGS: &[(Use, &str)] = &[
     (Use::Replays, "verify --annotate JUNIT --from @ --tenant x"),
 ];
 
-/// What is wrong with a place, and how the sentence ends that says so; `#` is the folder of the test.
+/// The error of a place, and the end of its sentence; `#` is the folder of the test.
 fn faults(of: Use) -> Vec<(&'static str, &'static str)> {
     match of {
         Use::Reads => vec![
@@ -144,7 +144,7 @@ fn entries(folder: &Path) -> BTreeSet<OsString> {
 }
 
 #[test]
-fn what_cannot_be_the_place_that_a_flag_names_is_refused_with_the_remedy() {
+fn an_impossible_place_for_a_flag_is_refused_with_the_remedy() {
     let folder = places();
     let here = folder.path().display().to_string();
     // SAFETY: it only asks.
@@ -184,7 +184,7 @@ fn what_cannot_be_the_place_that_a_flag_names_is_refused_with_the_remedy() {
     assert_eq!(entries(folder.path()), before, "who is refused has nothing to clear away");
 }
 
-/// The flags of a verb whose value is called as a file or a folder.
+/// The flags of a verb whose value is a file or a folder by its name.
 fn flags_of(verb: &str) -> BTreeSet<(String, String)> {
     let output = Command::cargo_bin("corun").unwrap().args([verb, "--help"]).output().unwrap();
     let help = text(&output.stdout);

@@ -1,4 +1,5 @@
-//! `corun record` and `corun sim --from`: a recording made and replayed as a user does; bad files; one live run with its truth.
+//! `corun record` and `corun sim --from`: a recording is made and replayed as by a user; bad files; one live
+//! run with its truth.
 
 use crate::hog::Hog;
 use assert_cmd::cargo::cargo_bin;
@@ -74,7 +75,7 @@ fn a_recording_is_replayed_alone_next_to_its_co_runners_under_a_policy_and_on_ot
 }
 
 #[test]
-fn where_two_tasks_wanted_cpus_at_once_the_slowdown_is_told_as_the_least_that_it_was() {
+fn if_two_tasks_wanted_cpus_at_once_the_slowdown_is_given_as_a_lower_bound() {
     let folder = tempfile::tempdir().unwrap();
     let mut two = half_stolen();
     let events = &mut two.windows[0].log.events;
@@ -93,7 +94,7 @@ fn where_two_tasks_wanted_cpus_at_once_the_slowdown_is_told_as_the_least_that_it
 }
 
 #[test]
-fn what_is_no_recording_or_cannot_be_replayed_is_refused_in_one_sentence() {
+fn an_invalid_recording_or_one_that_cannot_be_replayed_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let whole = write(&half_stolen());
     let mut lost = half_stolen();
@@ -141,7 +142,7 @@ fn cpu_s(times: &str) -> f64 {
 }
 
 #[test]
-fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
+fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_its_replay_is_as_fast_as_alone() {
     let folder = tempfile::tempdir().unwrap();
     let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; times";
     let pinned = ["taskset", "-c", "0", "sh", "-c", script];
@@ -159,7 +160,7 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
     }
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     assert!(said(&out).contains("wrote it.rec"), "{}", said(&out));
-    // Alone it would take what it computes.
+    // Alone it would take its computing time.
     let alone_s = cpu_s(&String::from_utf8_lossy(&out.stdout));
     let recorded = &json(folder.path(), &[])["recorded"];
     let s = |value: &Value| value.as_f64().unwrap() / 1e9;
@@ -171,7 +172,7 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
         recorded["co_runners"].as_array().unwrap().iter().filter_map(|c| c["name"].as_str()).collect();
     assert!(names.contains(&"record-hog"), "{names:?}");
 
-    // Who took the rest of the time is there to be looked at.
+    // The culprit of the rest of the time is visible.
     let out = corun(folder.path(), &["profile", "--from", "it.rec", "--json", "-"]);
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     let seen: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -187,7 +188,7 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
     let hog_took_s = seen["tenants"].as_array().unwrap().iter().map(took_of).fold(0.0, f64::max);
     let lost_s = took_s - replayed_s;
     println!("the loop took {hog_took_s:.2} s of {lost_s:.2} s");
-    // On a machine where others work, too, they may have taken most of it.
+    // On a machine with other work, that may have taken most of it.
     assert!(hog_took_s > 0.1 * lost_s && hog_took_s < took_s, "{hog_took_s} s of {lost_s} s");
     let out = corun(folder.path(), &["top", "--once", "it.rec"]);
     let frame = said(&out);

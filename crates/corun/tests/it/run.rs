@@ -1,4 +1,5 @@
-//! `corun run`: what it gives the program, and what it refuses. That the hooks help is tested where they are.
+//! `corun run`: what it passes to the program, and what it refuses. The tests of the hooks themselves are
+//! next to them.
 
 use assert_cmd::cargo::cargo_bin;
 use std::path::Path;
@@ -15,7 +16,7 @@ fn command(library: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A file that can be named; the dynamic linker complains of it, and goes on.
+/// A file that can be named; the dynamic linker complains about it, and goes on.
 fn stand_in() -> tempfile::NamedTempFile {
     tempfile::Builder::new().prefix("preload").suffix(".so").tempfile().unwrap()
 }
@@ -39,7 +40,7 @@ fn the_program_runs_with_the_hooks_and_its_status_is_the_status() {
 }
 
 #[test]
-fn the_mode_that_the_environment_gives_holds_and_what_is_none_is_refused() {
+fn the_mode_in_the_environment_applies_and_an_invalid_one_is_refused() {
     let library = stand_in();
     let with = |mode: &str, flags: &[&str]| {
         let arguments = [flags, &["--", "sh", "-c", "echo $CORUN_ADAPT"]].concat();

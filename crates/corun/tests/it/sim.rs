@@ -39,7 +39,7 @@ fn sim(folder: &Path, scenario: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn the_report_tells_slowdowns_metrics_and_where_the_time_went() {
+fn the_report_has_slowdowns_metrics_and_where_the_time_went() {
     let folder = tempfile::tempdir().unwrap();
     let out = text(&sim(folder.path(), SCENARIO, &["--baseline", "eevdf"]).stdout);
     for part in [
@@ -56,7 +56,7 @@ fn the_report_tells_slowdowns_metrics_and_where_the_time_went() {
 }
 
 #[test]
-fn the_json_holds_every_figure_and_is_the_same_every_time() {
+fn the_json_has_every_figure_and_is_the_same_every_time() {
     let folder = tempfile::tempdir().unwrap();
     let first = sim(folder.path(), SCENARIO, &["--json", "-"]);
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
@@ -92,7 +92,7 @@ fn page_and_timeline_are_written() {
 }
 
 #[test]
-fn of_several_seeds_page_and_text_say_whose_profile_they_show() {
+fn with_several_seeds_page_and_text_say_whose_profile_they_show() {
     let folder = tempfile::tempdir().unwrap();
     let said = "the run of seed 3, the first of 2";
     let several = sim(folder.path(), SCENARIO, &["--html", "page.html"]);
@@ -104,7 +104,7 @@ fn of_several_seeds_page_and_text_say_whose_profile_they_show() {
 }
 
 #[test]
-fn of_this_machine_is_told_what_was_not_measured_and_no_file_is_named_that_there_is_not() {
+fn for_this_machine_unmeasured_figures_are_listed_and_no_missing_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let out = sim(folder.path(), &SCENARIO.replace("[0, 1]", "[0]"), &["--machine", "host", "--seed", "3"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -205,7 +205,7 @@ fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     assert!(text(&missing.stderr).contains("cannot read none.toml"));
 }
 
-/// A pipeline of three named stages; `feeds` of the last are to be filled in.
+/// A pipeline of three named stages; the test fills in `feeds` of the last ones.
 const PIPELINE: &str = r#"schema = "corun.workload/1"
 name = "packer"
 
@@ -260,7 +260,7 @@ fn a_pipeline_that_branches_runs_and_a_cyclic_one_is_refused_at_the_line_of_a_st
 }
 
 #[test]
-fn a_bug_of_the_engine_exits_with_70_and_the_printed_command_leads_to_it_again() {
+fn a_bug_of_the_engine_exits_with_70_and_the_printed_command_repeats_it() {
     let folder = tempfile::tempdir().unwrap();
     let first = sim(folder.path(), SCENARIO, &["--seed", "4", "--scheduler", "cfs", "--miscount-at", "5ms"]);
     let said = text(&first.stderr);
@@ -284,7 +284,7 @@ fn a_bug_of_the_engine_exits_with_70_and_the_printed_command_leads_to_it_again()
 }
 
 #[test]
-fn a_bug_late_in_a_run_is_found_too_and_nothing_but_a_hidden_flag_makes_one() {
+fn a_bug_late_in_a_run_is_found_too_and_only_a_hidden_flag_makes_one() {
     let folder = tempfile::tempdir().unwrap();
     let out = sim(folder.path(), SCENARIO, &["--baseline", "eevdf", "--miscount-at", "150ms"]);
     let said = text(&out.stderr);

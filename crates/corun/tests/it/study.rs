@@ -48,7 +48,7 @@ fn study(folder: &Path, study: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_study_of_schedulers_prints_ours_beside_what_was_stated_and_keeps_tables_chart_and_numbers() {
+fn a_study_of_schedulers_prints_its_results_next_to_the_stated_ones_and_keeps_tables_chart_and_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let out = study(folder.path(), STUDY, &["--out", "kept", "--quiet"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -61,7 +61,7 @@ fn a_study_of_schedulers_prints_ours_beside_what_was_stated_and_keeps_tables_cha
 }
 
 #[test]
-fn parts_of_a_study_merge_into_what_one_run_makes_to_the_byte() {
+fn parts_of_a_study_merge_into_the_result_of_one_run_to_the_byte() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let done = |args: &[&str]| {
@@ -134,7 +134,7 @@ fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
 }
 
 #[test]
-fn runs_are_not_added_to_what_is_no_result_and_nothing_is_run() {
+fn runs_are_not_added_to_an_invalid_result_and_nothing_is_run() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("result.json"), "{").unwrap();
     for study in ["predict", "verify"] {
@@ -148,7 +148,7 @@ fn runs_are_not_added_to_what_is_no_result_and_nothing_is_run() {
 }
 
 #[test]
-fn the_co_runs_of_a_record_are_predicted_again_and_kept_and_what_is_no_record_is_refused() {
+fn the_co_runs_of_a_record_are_predicted_again_and_kept_and_an_invalid_record_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let again = |record: &str, more: &[&str]| {
         let mut corun = Command::cargo_bin("corun").unwrap();
@@ -199,7 +199,7 @@ fn a_command_is_described_as_a_workload_file_that_the_modelled_machine_runs() {
     println!("{file}");
     let workload = corun_model::workload::Workload::parse("corun.toml", &file).unwrap();
     let corun_model::workload::Program::Command(command) = workload.program else { panic!("{file}") };
-    // Whoever else is on this machine, the threads compute what they compute.
+    // Whatever else runs on this machine, the threads' computing time is the same.
     let most = command.model.iter().max_by_key(|p| p.grain * p.iterations).unwrap();
     assert_eq!(most.threads, 2, "{file}");
     let made: u64 = std::fs::read_to_string(folder.path().join("kept/result.json"))
@@ -221,7 +221,7 @@ fn a_command_is_described_as_a_workload_file_that_the_modelled_machine_runs() {
 }
 
 #[test]
-fn a_command_that_fails_or_is_not_there_is_said_with_the_reason() {
+fn a_command_that_fails_or_does_not_exist_is_reported_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     for (command, code, what) in [
         (&["no-such-program"][..], 1, "corun: no-such-program: `no-such-program` is not installed"),

@@ -1,4 +1,5 @@
-//! Whom each verb takes: what its help offers it takes, what it refuses is not offered, and no PID that nobody can have is taken.
+//! The targets of each verb: it accepts those in its help, the help omits those that it refuses, and no
+//! impossible PID is accepted.
 
 use assert_cmd::Command;
 
@@ -8,7 +9,7 @@ fn corun(args: &[&str]) -> (Option<i32>, String, String) {
     (out.status.code(), text(&out.stdout), text(&out.stderr))
 }
 
-/// A verb, what it takes alongside a target, and the targets that it takes.
+/// A verb, its arguments besides a target, and the targets that it accepts.
 const WHOM: [(&str, &[&str], &[&str]); 3] = [
     ("profile", &["-q", "--for", "50ms"], &["--pid", "--cgroup", "--vm", "--all"]),
     ("predict", &["-q", "--for", "50ms"], &["--pid", "--cgroup", "--vm"]),
@@ -17,7 +18,7 @@ const WHOM: [(&str, &[&str], &[&str]); 3] = [
 
 #[test]
 fn help_offers_the_targets_that_a_verb_takes_and_no_other() {
-    // Each names nobody who is there, so that a verb that takes it says so and does not begin.
+    // Each names a missing target, so a verb that accepts the kind says so and does not begin.
     let targets: [(&str, &[&str], &str); 4] = [
         ("--pid", &["-p", "0"], "no process 0"),
         ("--cgroup", &["--cgroup", "no-such-cgroup"], "no cgroup `no-such-cgroup`"),
@@ -34,7 +35,7 @@ fn help_offers_the_targets_that_a_verb_takes_and_no_other() {
                 (true, "--all") => assert_eq!(code, Some(0), "{verb} {flag}: {said}"),
                 (true, _) => assert!(code == Some(2) && said.contains(nobody), "{verb} {flag}: {said}"),
                 (false, _) => {
-                    // It is refused as such, and what can be named instead is.
+                    // The kind is refused as such, and the possible ones are named.
                     assert_eq!(code, Some(2), "{verb} {flag}: {said}");
                     assert!(said.contains("-p") && said.contains("-- CMD"), "{verb} {flag}: {said}");
                     assert!(nobody.is_empty() || !said.contains(nobody), "{verb} {flag}: {said}");
@@ -45,7 +46,7 @@ fn help_offers_the_targets_that_a_verb_takes_and_no_other() {
 }
 
 #[test]
-fn a_pid_that_nobody_can_have_is_refused_by_every_verb_in_a_sentence_with_a_remedy() {
+fn every_verb_refuses_an_impossible_pid_in_a_sentence_with_a_remedy() {
     let verbs: [&[&str]; 8] = [
         &["profile", "-p"],
         &["profile", "--source", "schedstat", "-p"],
@@ -70,7 +71,7 @@ fn a_pid_that_nobody_can_have_is_refused_by_every_verb_in_a_sentence_with_a_reme
 }
 
 #[test]
-fn a_recording_is_a_file_and_standard_output_is_none() {
+fn a_recording_is_a_file_and_standard_output_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let out = Command::cargo_bin("corun")
         .unwrap()

@@ -1,4 +1,4 @@
-//! `corun top` as a user runs it where there is no terminal: one frame, the past, and what is refused.
+//! `corun top` as a user runs it without a terminal: one frame, the past, and refused input.
 
 use assert_cmd::cargo::CommandCargoExt;
 use corun_agent::ring::{encode, Entry, Run, Writer};
@@ -37,7 +37,7 @@ fn is_refused(output: &Output, sentence: &str) {
 }
 
 #[test]
-fn one_frame_is_printed_where_there_is_no_terminal_and_no_letter_steers_one() {
+fn one_frame_is_printed_without_a_terminal_and_no_letter_controls_one() {
     let output = corun(&["--once", "--every", "300ms"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let frame = text(&output.stdout);
@@ -55,7 +55,7 @@ fn without_privilege_a_frame_says_that_nobody_can_be_named_and_why() {
 }
 
 #[test]
-fn where_nothing_can_be_drawn_it_says_what_to_use_instead() {
+fn if_nothing_can_be_drawn_it_says_what_to_use_instead() {
     is_refused(&corun(&[]).output().unwrap(), "standard output is no terminal; `corun top --once`");
     is_refused(&corun(&["--once", "--every", "1ms"]).output().unwrap(), "--every is from 100ms to 1h");
 }
@@ -141,7 +141,7 @@ fn ring(folder: &Path) {
     (0..5).for_each(|n| writer.append(&seen(n)).unwrap());
 }
 
-/// A recording in which the same was seen.
+/// A recording of the same events.
 fn recording() -> Vec<u8> {
     let run = |n: u64| {
         let log = RunLog { start_ns: n, end_ns: n + 1, ..RunLog::default() };
@@ -166,7 +166,7 @@ fn the_ring_of_an_agent_is_shown_as_the_machine_was() {
 }
 
 #[test]
-fn the_ring_of_an_agent_without_ebpf_says_what_it_cannot_tell() {
+fn the_ring_of_an_agent_without_ebpf_says_what_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run { source: "schedstat".into(), machine: "two CPUs".into(), cpus: 2, ..Run::default() };
     let mut seen = window(0);
@@ -216,7 +216,7 @@ fn any_stretch_of_a_ring_is_shown_from_its_beginning_on() {
 }
 
 #[test]
-fn a_recording_is_shown_as_the_ring_of_an_agent_that_saw_the_same() {
+fn a_recording_is_shown_like_the_ring_of_an_agent_that_saw_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (ring_of, recorded) = (folder.path().join("ring"), folder.path().join("it.rec"));
     ring(&ring_of);
@@ -230,7 +230,7 @@ fn a_recording_is_shown_as_the_ring_of_an_agent_that_saw_the_same() {
             assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
             text(&output.stdout)
         });
-        // The first line names what is looked at.
+        // The first line names the source.
         let frame = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(frame(&of_recording), frame(&of_ring));
         let words = of_recording.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -239,7 +239,7 @@ fn a_recording_is_shown_as_the_ring_of_an_agent_that_saw_the_same() {
 }
 
 #[test]
-fn what_is_no_recording_or_not_a_whole_one_is_refused_in_one_sentence() {
+fn an_invalid_or_incomplete_recording_is_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it.rec");
     let whole = recording();
@@ -273,13 +273,13 @@ fn what_is_no_recording_or_not_a_whole_one_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn a_ring_that_is_none_or_empty_is_refused() {
+fn an_invalid_or_empty_ring_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     is_refused(&corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap(), "is no ring");
     is_refused(&corun(&["--once", "/nonexistent/ring"]).output().unwrap(), "/nonexistent/ring");
 }
 
-/// The ends of a new terminal: who looks at it, and who writes to it.
+/// The ends of a new terminal: the side that reads it, and the side that writes to it.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut master, mut slave) = (-1, -1);
     let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
@@ -294,7 +294,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 }
 
 #[test]
-fn a_terminal_that_is_closed_ends_it_also_where_nobody_hears_of_that() {
+fn a_closed_terminal_ends_it_even_without_a_signal() {
     for is_ignored in [false, true] {
         let (master, slave) = terminal();
         let mut command = corun(&["--source", "schedstat"]);

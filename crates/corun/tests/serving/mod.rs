@@ -1,4 +1,4 @@
-//! An agent that serves a test, and what is asked of it.
+//! An agent that serves a test, and requests to it.
 
 #![allow(dead_code, reason = "each binary of tests asks for another part of it")]
 
@@ -65,7 +65,7 @@ impl Agent {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// Looks until there is what is looked for.
+    /// Repeats a query until it succeeds.
     pub fn until<T>(&self, what: &str, look: impl Fn(&Agent) -> Option<T>) -> T {
         let begin = Instant::now();
         loop {
@@ -110,7 +110,7 @@ pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }
 
-/// Whether it ends as it must for bad usage: with 2 and one sentence, which has these words.
+/// Whether it ends correctly for bad usage: with 2 and one sentence that has these words.
 pub fn is_refused(args: &[&str], words: &[&str]) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));

@@ -1,8 +1,8 @@
 //! Files of a crate that import each other in a circle: none can be read, or moved, without all the others.
 //!
-//! Method: the sources are cut into words; `use` and paths say which file names which, and a name that is handed on by
-//! `pub use` counts as that of the file which has it. A file may name the module that it is a part of: that is no import of a
-//! neighbour. What is for tests alone is left out.
+//! Method: the sources are cut into words. `use` and paths show which file names which; a name that is
+//! re-exported by `pub use` counts as that of the file that defines it. A file may name the module that it is
+//! a part of: that is no import of a neighbor. Code for tests alone is left out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ pub fn circles(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for start in modules.keys() {
         let Some(way) = way_back(start, &arrows) else { continue };
-        // Every circle is told once, from its first file.
+        // Every circle is reported once, from its first file.
         if way.iter().all(|m| start <= m) {
             let names: Vec<&str> = way.iter().chain([start]).map(|m| modules[m].as_str()).collect();
             found.push(names.join(" -> "));
@@ -35,7 +35,7 @@ fn module(file: &str) -> Module {
     parts
 }
 
-/// The shortest way from a module back to it, without its end.
+/// The shortest path from a module back to it, without its end.
 fn way_back(start: &Module, arrows: &BTreeMap<&Module, BTreeSet<Module>>) -> Option<Vec<Module>> {
     let mut before: BTreeMap<&Module, &Module> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
@@ -63,7 +63,7 @@ struct Crate {
 }
 
 impl Crate {
-    /// The modules that one names, without those that it is in.
+    /// The modules that one names, without those that contain it.
     fn named_by(&self, module: &Module) -> BTreeSet<Module> {
         let words = &self.words[module];
         let (mut paths, mut local) = (Vec::new(), BTreeMap::new());
@@ -99,7 +99,7 @@ impl Crate {
         named.filter(|other| !module.starts_with(other)).collect()
     }
 
-    /// A path from the crate's root; `None`: it leads elsewhere.
+    /// A path from the crate's root; `None` if it leads elsewhere.
     fn below_the_root(&self, module: &Module, path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let (from, rest) = match path.first()?.as_str() {
@@ -114,7 +114,7 @@ impl Crate {
         Some([from, rest].concat())
     }
 
-    /// The module that has what a path names.
+    /// The module that defines what a path names.
     fn owner(&self, path: &[String], depth: usize) -> Module {
         let n = (0..=path.len()).rev().find(|n| self.words.contains_key(&path[..*n])).unwrap_or(0);
         let (module, rest) = (path[..n].to_vec(), &path[n..]);
@@ -125,7 +125,7 @@ impl Crate {
         }
     }
 
-    /// Where a module has a name from that it hands on.
+    /// The source of a name that a module re-exports.
     fn handed_on(&self, module: &Module, name: &str) -> Option<Vec<String>> {
         let words = self.words.get(module)?;
         let at = |i: &usize| words[*i] == "use" && *i > 0 && matches!(words[*i - 1].as_str(), "pub" | ")");
@@ -135,7 +135,7 @@ impl Crate {
     }
 }
 
-/// The paths of a `use`, from a place on, and where it ends.
+/// The paths of a `use`, from a position on, and its end.
 fn tree(words: &[String], mut at: usize, before: &[String]) -> (Vec<Vec<String>>, usize) {
     let (mut all, mut path) = (Vec::new(), before.to_vec());
     let end = |path: &mut Vec<String>, all: &mut Vec<Vec<String>>| {
@@ -167,7 +167,7 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// A source in words, `::` being one, without comments, texts, and what is for tests alone.
+/// A source in words, with `::` as one, without comments, texts, and code for tests alone.
 fn words(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let (mut words, mut at) = (Vec::new(), 0);
@@ -242,7 +242,7 @@ fn without_tests(words: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn a_circle_is_found_whatever_way_it_is_written() {
+fn a_circle_is_found_in_every_notation() {
     let found = |a: &str, b: &str| {
         let root = "mod a; mod b; pub use b::{B, other::Thing as C};".to_owned();
         let files = [("lib.rs", root), ("a.rs", a.to_owned()), ("b.rs", b.to_owned())];

@@ -1,4 +1,4 @@
-//! What must be right on the command line before anybody is looked at.
+//! The checks of the command line before anybody is watched.
 
 use super::Args;
 use crate::usage::{take_place, Usage};

@@ -1,4 +1,4 @@
-//! What a run of `corun control` keeps of what happened, and the files that it writes of it.
+//! The events that a run of `corun control` keeps, and the files that it writes of them.
 
 use super::{guard_line, Args};
 use crate::cmd::profile::source;
@@ -27,7 +27,7 @@ pub struct Record {
     recording: Recording,
     trace: KeptTrace,
     unavailable: Vec<Unavailable>,
-    /// Whether a file was asked for: what only they need is not kept otherwise.
+    /// Whether a file was requested: events that only files need are not kept otherwise.
     writes_files: bool,
 }
 
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// Takes a window during which the policy was, or was not, in force.
+    /// Adds a window during which the policy was, or was not, in force.
     pub fn window(&mut self, more: Trace, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
         self.summary.push(seen, &covers);
         self.history.window(seen, with, covers);
@@ -54,21 +54,21 @@ impl Record {
         }
     }
 
-    /// Takes a decision with what came of it, and returns how it is told.
+    /// Adds a decision with its outcome, and returns its text.
     pub fn decided(&mut self, Taken { at_ns, decision, fate }: &Taken, seen: &Observation) -> Decided {
         let decided = Decided::new(decision, fate, seen);
         self.history.decided(*at_ns, decision, &decided);
         decided
     }
 
-    /// Takes that a program was advised another width, and returns how it is told.
+    /// Records that a program was advised another width, and returns the text.
     pub fn advised(&mut self, advised: &Advised, seen: &Observation) -> Advice {
         let advice = Advice::new(advised, seen);
         self.history.advised(seen.end_ns, advice.clone());
         advice
     }
 
-    /// Takes that everything was undone, and what came of that.
+    /// Records that everything was undone, and the result of that.
     pub fn undone(&mut self, now_ns: u64, why: &'static str, done: &Result<(), HostError>) {
         self.history.undone(now_ns, why, done.as_ref().err().map(ToString::to_string));
     }
@@ -84,7 +84,7 @@ impl Record {
         }
     }
 
-    /// Writes the files that were asked for and says so.
+    /// Writes the requested files and says so.
     pub fn write(&self, args: &Args, control: &Control, is_interrupted: bool) -> anyhow::Result<()> {
         if !self.writes_files {
             return Ok(());
@@ -107,7 +107,7 @@ impl Record {
             bytes.extend(tracks::encode(controlled.policy, &self.history, &profile));
             bytes
         };
-        // One that cannot be written keeps no other from it.
+        // One that cannot be written does not prevent the others.
         let mut done = Ok(());
         let mut write = |path: &Option<PathBuf>, bytes: &dyn Fn() -> Vec<u8>| {
             if let Some(Err(e)) = path.as_ref().map(|path| write_file(path, &bytes())) {
@@ -125,7 +125,7 @@ impl Record {
     }
 }
 
-/// The policy with its options, and whom it may touch.
+/// The policy with its options, and the tenants that it may touch.
 fn target(args: &Args) -> String {
     let mut text = args.policy.clone().unwrap_or_default();
     args.options.iter().for_each(|o| text += &format!(" {o}"));

@@ -1,4 +1,5 @@
-//! The flags of the kinds of load, and the programs they make. Every default is that of the workload type.
+//! The flags of the kinds of load, and the programs that they make. Every default is that of the workload
+//! type.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use corun_load::{affinity, Goal};
@@ -64,7 +65,7 @@ impl FromStr for Cpus {
     }
 }
 
-/// One of the names by which a workload file calls the values of `T`.
+/// One of the names of the values of `T` in workload files.
 fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + std::marker::Sync + 'static,
@@ -184,7 +185,7 @@ impl FromStr for Share {
     }
 }
 
-/// What interference shall hold, and of whom.
+/// The goal of interference, and its victim.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Calibrated interference")]
 pub struct TargetFlags {
@@ -204,10 +205,10 @@ pub struct TargetFlags {
 }
 
 impl TargetFlags {
-    /// What to hold, of which process; `None`: nothing.
+    /// The goal and its victim's process; `None`: nothing.
     ///
     /// # Errors
-    /// One sentence when a flag lacks its partner.
+    /// One sentence if a flag lacks its partner.
     pub fn goal(&self) -> Result<Option<(Goal, u32)>, String> {
         let steal = self.target_steal.map(|s| Goal::Steal(s.0));
         let slowdown = self.target_slowdown.map(Goal::Slowdown);
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_refused_with_what_would_be_good() {
+    fn a_bad_value_is_refused_with_what_would_be_valid() {
         let refusal = |line| parse::<ParallelFlags>(line).unwrap_err().to_string();
         assert!(refusal("--grain 5").contains("`5` is not a time with its unit, such as 500us"));
         assert!(refusal("--cpus 3-1").contains("`3-1` is not a list of CPUs such as 0-3,6"));

@@ -1,5 +1,5 @@
-//! The victim of calibrated interference on this machine: what it ran, spun and waited is what the load goes by; the CPUs that it
-//! may use; and what a user can get wrong.
+//! The victim of calibrated interference on this machine: its run, spin and wait times, which control the
+//! load; its CPUs; and possible mistakes of the user.
 
 use crate::usage::Usage;
 use corun_linux::{cpulist, Root};
@@ -7,17 +7,17 @@ use corun_load::{affinity, Sample, Sensor};
 use corun_session::process_meter::{ProcessMeter, ProcessWindow};
 use std::collections::BTreeSet;
 
-/// A process, with its threads and descendants, that is watched.
+/// A watched process, with its threads and descendants.
 pub struct Victim {
     meter: ProcessMeter,
     allowed: Vec<u32>,
 }
 
 impl Victim {
-    /// Begins to watch process `pid`; with `spin`, to tell its spinning from computing.
+    /// Starts watching process `pid`; with `spin`, its spinning is separated from computing.
     ///
     /// # Errors
-    /// [`Usage`] when there is no such process or it cannot be a victim; else why it cannot be watched.
+    /// [`Usage`] if there is no such process or it cannot be a victim; otherwise why it cannot be watched.
     pub fn watch(pid: u32, spin: bool) -> anyhow::Result<Victim> {
         if pid == std::process::id() {
             let what = "the victim is corun itself; name the PID of the program to slow down";
@@ -33,7 +33,7 @@ impl Victim {
     }
 }
 
-/// The CPUs that any thread of `pid` may use, as far as this process may use them too.
+/// The CPUs that any thread of `pid` may use, as far as this process may use them, too.
 fn usable_cpus(root: &Root, pid: u32) -> anyhow::Result<Vec<u32>> {
     let own = affinity::allowed_cpus()?;
     let mut cpus = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `corun profile --from RING`: the same report of a time that has passed, from what an agent or a recording kept.
+//! `corun profile --from RING`: the same report about a past time, from an agent's ring or a recording.
 
 use crate::target::TargetFlags;
 use crate::usage::Usage;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// The report of a part of a ring.
 ///
 /// # Errors
-/// A mistake of the user's, in a sentence; or what the ring says.
+/// A mistake of the user, in a sentence; or an error of the ring.
 pub fn report(
     ring: &Path,
     at: Option<&str>,
@@ -37,15 +37,16 @@ pub fn report(
 /// A ring or a recording that can be read.
 ///
 /// # Errors
-/// What is wrong with what the user named: it is not there, it is neither of both, or another corun's.
+/// The error in what the user named: it does not exist, it is neither a ring nor a recording, or it belongs
+/// to another version of corun.
 pub fn opened(ring: &Path) -> Result<Reader, Usage> {
     Reader::open(ring).map_err(|e| Usage(e.to_string()))
 }
 
-/// The time that was asked for, in nanoseconds since 1970.
+/// The requested time, in nanoseconds since 1970.
 ///
 /// # Errors
-/// A mistake of the user's, in a sentence; or that there is nothing in the ring.
+/// A mistake of the user, in a sentence; or the ring is empty.
 pub fn time_of(
     reader: &Reader,
     ring: &Path,
@@ -70,7 +71,7 @@ pub fn time_of(
     })
 }
 
-/// A time of day, the last one that there was, or a date with one; in this machine's time zone.
+/// A time of day, the most recent one, or a date with one; in this machine's time zone.
 fn moment(text: &str, now: &Zoned) -> Result<u64, String> {
     let zoned = |at: DateTime| at.to_zoned(now.time_zone().clone()).map_err(|e| e.to_string());
     let last = |time: Time| {
@@ -80,7 +81,7 @@ fn moment(text: &str, now: &Zoned) -> Result<u64, String> {
             false => Ok(today),
         }
     };
-    // A date comes first: a time of day is also read from what has a date.
+    // A date is tried first: the parser of a time of day also accepts a date.
     let at = match (text.parse::<DateTime>(), text.parse::<Time>()) {
         (Ok(date), _) => zoned(date)?,
         (Err(_), Ok(time)) => last(time)?,
@@ -91,7 +92,7 @@ fn moment(text: &str, now: &Zoned) -> Result<u64, String> {
     u64::try_from(at.timestamp().as_nanosecond()).map_err(|_| format!("`{text}` is before 1970"))
 }
 
-/// Why a time has nothing for a tenant, in a sentence.
+/// Why a tenant has no data at a time, in a sentence.
 pub fn why_not(no: &NoPast, reader: &Reader, ring: &Path, tenant: Option<&str>) -> String {
     match no {
         NoPast::NoWindow(damages) => {
@@ -118,7 +119,7 @@ fn in_words(unix_ns: &Range<u64>) -> String {
     format!("{} to {}", from.strftime("%Y-%m-%d %H:%M:%S"), to.strftime("%Y-%m-%d %H:%M:%S %Z"))
 }
 
-/// What saw a run of an agent.
+/// The source that an agent's run used.
 pub fn source_of(run: &Run) -> Source {
     if run.source == "ebpf" {
         Source::Ebpf
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_day_is_the_last_one_that_there_was_and_a_date_is_that_date() {
+    fn a_time_of_day_is_the_most_recent_one_and_a_date_is_that_date() {
         let now: Zoned = "2026-03-02T12:00:00+00:00[UTC]".parse().unwrap();
         let said = |text: &str| moment(text, &now).map(in_utc);
         assert_eq!(said("03:10").unwrap(), "2026-03-02T03:10:00Z");

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Reads a recording.
 ///
 /// # Errors
-/// One sentence: it cannot be read, or not be replayed.
+/// One sentence: it cannot be read, or cannot be replayed.
 pub fn recorded(path: &Path) -> Result<Recorded, Usage> {
     let bytes = recording_of(path)
         .map_err(|e| Usage(format!("cannot read {}: {}", path.display(), unread(path, &e))))?;
@@ -24,7 +24,7 @@ pub fn recorded(path: &Path) -> Result<Recorded, Usage> {
     })
 }
 
-/// The recorded run as a scenario, on so many CPUs or on those that it was recorded on.
+/// The recorded run as a scenario, on this many CPUs or on the recorded ones.
 ///
 /// # Errors
 /// One sentence.

@@ -1,4 +1,5 @@
-//! The ring of an agent, or a recording, as windows to look at: a stretch of it, and from there to what precedes and follows it.
+//! The ring of an agent, or a recording, as windows to view: a stretch of it, and from there the earlier and
+//! later ones.
 
 use crate::cmd::profile::{opened, source_of, time_of};
 use crate::date;
@@ -15,22 +16,23 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How much is read at a time: no more than is kept, and an hour at most.
+/// How much is read at a time: no more than is kept, and at most an hour.
 const MOST: Most = Most { windows: history::MOST, ns: 3_600_000_000_000 };
 
-/// A stretch of a ring or a recording that is looked at.
+/// The displayed stretch of a ring or a recording.
 pub struct Past {
     place: PathBuf,
-    /// When each of its windows began and ended, in nanoseconds since 1970, by the number of its snapshot.
+    /// The start and end of each of its windows, in nanoseconds since 1970, by the number of its snapshot.
     times: Vec<Range<u64>>,
     /// Who saw it.
     pub began: Began,
 }
 
-/// Begins to look: at the time that was asked for, or at the newest hour. What of it cannot be read, or is of other runs, is said.
+/// Starts the view at the requested time, or at the newest hour. Parts that cannot be read, or belong to
+/// other runs, are reported.
 ///
 /// # Errors
-/// One sentence, when there is neither ring nor recording, or nothing of that time in it.
+/// One sentence if there is neither ring nor recording, or it has nothing of that time.
 pub fn open(
     place: &Path,
     at: Option<&str>,
@@ -52,14 +54,14 @@ pub fn open(
 }
 
 impl Past {
-    /// Turns to what precedes all that is looked at. Says what came of it.
+    /// Moves to the time before the view. Returns the result as text.
     pub fn before(&mut self, app: &mut App) -> String {
         let first = app.history.at(0).and_then(|snapshot| self.times.get(snapshot.number as usize));
         let Some(first_ns) = first.map(|time| time.start) else { return nothing("precedes") };
         self.turn(app, true, |reader| stretch::before(reader, first_ns, MOST))
     }
 
-    /// The same of what follows it: an agent may have written more by now.
+    /// The same for the time after it: an agent may have written more by now.
     pub fn after(&mut self, app: &mut App) -> String {
         let last = app.history.newest().and_then(|snapshot| self.times.get(snapshot.number as usize));
         let Some(last_ns) = last.map(|time| time.end) else { return nothing("follows") };
@@ -120,7 +122,7 @@ fn snapshot(number: u64, end_ns: u64, seen: Observation) -> Arc<Snapshot> {
     Arc::new(Snapshot::new(number, date::at(end_ns), seen))
 }
 
-/// What must be said of the rest of the time.
+/// The necessary remark about the rest of the time.
 fn besides(found: &Found<Arc<Snapshot>>) -> Option<String> {
     let others = found.other_runs;
     let of_others = (others > 0)
@@ -138,7 +140,7 @@ mod tests {
 
     const QUARTER_NS: u64 = 250_000_000;
 
-    /// A recording of so many windows in which nothing happened.
+    /// A recording of this many windows without events.
     fn recording(windows: u64) -> tempfile::NamedTempFile {
         let mut bytes = [file::header("nothing"), file::seen(&encode(&Entry::Run(Run::default())))].concat();
         for n in 0..windows {
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_recording_is_gone_through_part_by_part_and_each_window_is_shown_once() {
+    fn a_long_recording_is_read_part_by_part_and_each_window_is_shown_once() {
         const WINDOWS: u64 = 1_500;
         let file = recording(WINDOWS);
         let (mut past, snapshots, said) = open(file.path(), None, None).unwrap();

@@ -1,5 +1,4 @@
-//! `corun verify --annotate`: test cases of a JUnit file, judged afterwards by what an agent's ring has kept of the time in which
-//! they ran.
+//! `corun verify --annotate`: test cases of a JUnit file, judged afterwards by an agent's ring of that time.
 
 use super::parts::{ahead_of_utc_s, copy_of, Watched};
 use crate::cmd::profile::{self, opened, why_not};
@@ -43,7 +42,7 @@ pub struct Flags {
 /// Judges the cases of `tests` and writes the copy.
 ///
 /// # Errors
-/// A mistake of the user's, in a sentence; or what the system says.
+/// A mistake of the user, in a sentence; or the system's error.
 pub fn run(
     tests: &Path,
     flags: &Flags,
@@ -81,7 +80,7 @@ fn time_of_tests(tests: &Path) -> anyhow::Result<Range<u64>> {
     Ok(of_ring(ran.start)..of_ring(ran.end).max(of_ring(ran.start) + 1))
 }
 
-/// What is said of what a tenant went through in a time.
+/// The text about what happened to a tenant in a time.
 fn judged<T>(
     reader: &Reader,
     unix_ns: Range<u64>,

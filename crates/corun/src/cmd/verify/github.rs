@@ -1,4 +1,4 @@
-//! What a step of a GitHub workflow is given: a summary and annotations.
+//! The output for a step of a GitHub workflow: a summary and annotations.
 
 use crate::lines;
 use crate::usage::Usage;
@@ -8,13 +8,13 @@ use corun_results::Outcome;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Where GitHub reads the summary of this step.
+/// The variable with GitHub's file for the summary of this step.
 const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// The file that GitHub reads the summary from.
+/// GitHub's file for the summary.
 ///
 /// # Errors
-/// Where this is no step of a workflow.
+/// If this is no step of a workflow.
 pub fn summary_file() -> Result<PathBuf, Usage> {
     let file = std::env::var_os(SUMMARY).filter(|file| !file.is_empty());
     let none =
@@ -30,6 +30,7 @@ pub fn show(outcome: &Outcome, level: Level) -> anyhow::Result<()> {
     written
         .and_then(|file| file.write_all(summary(outcome).as_bytes()))
         .with_context(|| format!("writing the summary to {}", path.display()))?;
-    // The runner reads workflow commands from standard error, too, and standard output is the command's.
+    // The runner reads workflow commands from standard error, too, and standard output belongs to the
+    // command.
     lines::tell(&annotations(outcome, level)).map(drop)
 }

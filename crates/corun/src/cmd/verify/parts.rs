@@ -1,4 +1,5 @@
-//! Parts of the run: what a benchmark tool wrote down of it, and the test cases of a JUnit file, each judged by its own span.
+//! Parts of the run: a benchmark tool's records, and the test cases of a JUnit file, each judged by its own
+//! span.
 
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::verdict::Judge;
@@ -16,7 +17,8 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Limit: of so many failed tests the report says what kept them from their CPUs; the copy of the file says it of all.
+/// Limit: for this many failed tests the report says what kept them from their CPUs; the copy of the file
+/// says it for all.
 const MOST_FAILED: usize = 10_000;
 
 /// A file that the command may write.
@@ -43,12 +45,12 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// The copy of a JUnit file that properties are put into: `a.xml` has `a.corun.xml`.
+/// The copy of a JUnit file with the properties: `a.xml` has `a.corun.xml`.
 pub fn copy_of(file: &Path) -> PathBuf {
     file.with_extension("corun.xml")
 }
 
-/// By how many seconds this machine's local time is ahead of UTC.
+/// How many seconds this machine's local time is ahead of UTC.
 pub fn ahead_of_utc_s() -> i64 {
     i64::from(jiff::Zoned::now().offset().seconds())
 }
@@ -56,20 +58,20 @@ pub fn ahead_of_utc_s() -> i64 {
 /// A run that was watched, on the clock of files.
 pub struct Watched<'a> {
     run: Run,
-    /// By how much that clock was ahead of the host's in the beginning and in the end.
+    /// How far that clock was ahead of the host's at the beginning and at the end.
     ahead_ns: [i64; 2],
     judge: &'a Judge,
     parts: Parts<'a>,
 }
 
 impl<'a> Watched<'a> {
-    /// `None`: it was not watched for its parts.
+    /// `None` if it was not watched for its parts.
     pub fn new(verified: &'a Verified) -> Option<Watched<'a>> {
         Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, verified.unix_ahead_ns)
     }
 
-    /// What a judge has seen from one instant to another of the host's clock, which the clock of files is ahead of: by so much in the
-    /// beginning and in the end.
+    /// A judge's observations from one instant to another of the host's clock. The clock of files is ahead of
+    /// it by the given differences at the beginning and at the end.
     pub fn on_clock(judge: &'a Judge, ran_ns: Range<u64>, ahead_ns: [i64; 2]) -> Option<Watched<'a>> {
         let run = Run {
             begin_ns: ran_ns.start as i64 + ahead_ns[0],
@@ -90,7 +92,7 @@ impl<'a> Watched<'a> {
     /// The benchmarks of a tool's results.
     ///
     /// # Errors
-    /// Where the file is not what a tool writes.
+    /// If the file is not a tool's output.
     pub fn benchmarks(&self, path: &Path, verified: &Verified) -> Result<Vec<Benchmark>, Unread> {
         let file = path.display().to_string();
         let text =
@@ -110,7 +112,7 @@ impl<'a> Watched<'a> {
                     let lost = Some((span.length_ns as f64, judged.lost[1]));
                     Iteration { seconds, verdict: judged.verdict, lost, culprit }
                 }
-                // Of a clean run everything is clean; of any other, nobody can tell.
+                // In a clean run everything is clean; in any other, nobody can tell.
                 Err(_) => {
                     let is_clean = verified.verdict.verdict == Ruling::Clean;
                     let verdict = if is_clean { Ruling::Clean } else { Ruling::Unclear };
@@ -127,10 +129,11 @@ impl<'a> Watched<'a> {
         Ok(benchmarks.map(of).collect())
     }
 
-    /// Copies a JUnit file, with properties in its test cases; what is said of those that failed, or of the first of them.
+    /// Copies a JUnit file, with properties in its test cases; returns the texts about the failed ones, or
+    /// about the first of them.
     ///
     /// # Errors
-    /// Where the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
+    /// If the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
     pub fn annotate(&self, path: &Path, copy: &Path) -> anyhow::Result<(Annotated, Vec<Tested>)> {
         let file = path.display().to_string();
         let (mut count, mut failed) = (Annotated::default(), Vec::new());
@@ -138,7 +141,7 @@ impl<'a> Watched<'a> {
         let written = write_file_by(copy, |out| {
             let open = || File::open(path).map(BufReader::new);
             let done = annotate(open, out, &file, &self.run, |case| {
-                // A test that passed some time or other has no times of its own.
+                // A test that passed at an unknown time has no times of its own.
                 if !case.has_failed && !case.span.as_ref().is_ok_and(is_close) {
                     return Vec::new();
                 }
@@ -167,7 +170,8 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// A stretch on the host's clock. Where the clock of files was set meanwhile, it may have been before that or after it.
+/// A stretch on the host's clock. If the clock of files was set meanwhile, the stretch may have been before
+/// or after that.
 fn on_host(span: &Span, ahead_ns: [i64; 2]) -> spans::Span {
     let [first, last] = ahead_ns;
     let host = |ns: i64| u64::try_from(ns).unwrap_or(0);
@@ -184,7 +188,7 @@ mod tests {
     use corun_results::when::By;
 
     #[test]
-    fn where_the_clock_of_files_was_set_meanwhile_a_test_may_have_been_on_either_side() {
+    fn if_the_clock_of_files_was_set_meanwhile_a_test_may_have_been_on_either_side() {
         let span = Span { earliest_ns: 10_000, latest_ns: 10_001, length_ns: 300, by: By::Stamp };
         let of = |ahead_ns| {
             let spans::Span { earliest_ns, latest_ns, length_ns } = on_host(&span, ahead_ns);
