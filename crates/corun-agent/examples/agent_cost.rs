@@ -1,4 +1,5 @@
-//! What an agent costs with many tenants, without a kernel: counting a window, a scrape, an entry of the ring.
+//! The cost of an agent with many tenants, without a kernel: counting a window, a scrape, an entry of the
+//! ring.
 //!
 //! `cargo run --release -p corun-agent --example agent_cost -- 1000 [WINDOWS]`
 
@@ -50,7 +51,7 @@ fn window(n: u64, tenants: u32) -> Observation {
     }
 }
 
-/// The median of what many tries take.
+/// The median duration of many tries.
 fn median(tries: u64, mut act: impl FnMut(u64)) -> Duration {
     let mut took: Vec<Duration> = (0..tries)
         .map(|n| {

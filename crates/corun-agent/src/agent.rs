@@ -1,4 +1,5 @@
-//! The agent: watches everybody, counts, keeps a ring, answers scrapers, and obeys its service manager. It only observes.
+//! The agent: watches everybody, counts, keeps a ring, answers scrapers, and obeys its service manager. It
+//! only observes.
 
 use crate::config::{self, Config, Source};
 use crate::exposition::{Exposition, Format};
@@ -30,7 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error as ThisError;
 
-/// Why an agent cannot begin or go on.
+/// Why an agent cannot start or go on.
 #[derive(Debug, ThisError)]
 pub enum AgentError {
     /// The address cannot be listened at.
@@ -50,21 +51,21 @@ pub enum AgentError {
     /// Privileges cannot be dropped.
     #[error("{0}")]
     Privileges(String),
-    /// What is to be exported cannot be.
+    /// The export is impossible.
     #[error("{0}")]
     Otlp(String),
-    /// There can be no more threads, or no handlers of signals.
+    /// No more threads are possible, or no signal handlers.
     #[error("the agent cannot begin: {}", in_words(.0))]
     Begin(io::Error),
 }
 
-/// Why an address cannot be listened at, and the remedy.
+/// Why it is impossible to listen at an address, and the remedy.
 fn why_not(e: &io::Error) -> String {
     let remedy = match e.kind() {
         io::ErrorKind::AddrInUse => "; stop who does, or choose another address",
         io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
         io::ErrorKind::PermissionDenied => "; choose a port from 1024 on",
-        // That a name has no address comes without a number of the kernel's.
+        // A name without an address is an error without a number of the kernel's.
         _ if e.raw_os_error().is_none() => "; give an address of this machine, such as 127.0.0.1:9965",
         _ => "",
     };
@@ -72,7 +73,7 @@ fn why_not(e: &io::Error) -> String {
 }
 
 impl AgentError {
-    /// Whether the caller asked for something that cannot be.
+    /// Whether the caller asked for something impossible.
     pub fn is_usage(&self) -> bool {
         match self {
             AgentError::Listen { .. } | AgentError::Otlp(_) => true,
@@ -83,21 +84,21 @@ impl AgentError {
     }
 }
 
-/// What an agent asks of its caller.
+/// What an agent needs from its caller.
 pub struct Caller<'a> {
     /// Reads the configuration again.
     pub reload: &'a dyn Fn() -> Result<Config, String>,
     /// Tells people something.
     pub say: &'a dyn Fn(&str),
-    /// Finds out what can be seen and done here; it is told whether the probe is loaded.
+    /// Finds out what can be seen and done here; the argument says whether the probe is loaded.
     pub doctor: &'a dyn Fn(bool) -> DoctorReport,
 }
 
-/// How long a scraper that wants the present waits for it, from when it is its turn.
+/// How long a scraper that wants the present waits for it, once it is its turn.
 const MOST_WAIT: Duration = Duration::from_secs(2);
-/// Windows that are closed for such scrapers take one part in so many of a CPU.
+/// Windows that are closed for such scrapers take at most one part in this many of a CPU.
 const SHARE: u32 = 20;
-/// How much later the next one may be closed, however little it takes.
+/// The minimum pause before the next one may be closed, however cheap it is.
 pub const LEAST_BETWEEN: Duration = Duration::from_millis(20);
 /// How much later at most.
 const MOST_BETWEEN: Duration = Duration::from_millis(250);
@@ -112,19 +113,19 @@ struct Shared {
     health: Mutex<Health>,
     ring: Mutex<Option<RingNow>>,
     connections: Arc<Counts>,
-    /// What came of exports, if there are any.
+    /// The results of exports, if there are any.
     exports: Option<Arc<Mutex<Exports>>>,
-    /// What a thread has to say to people.
+    /// The messages of a thread for people.
     news: Mutex<Option<String>>,
     source: watcher::Source,
     doctor: DoctorReport,
     began_ns: u64,
 }
 
-/// The ring as it is configured, and what came of it.
+/// The configured ring, and its state.
 struct RingNow {
     of: config::Ring,
-    /// Intervals written and lost, and its bytes; `None`: it could not be opened.
+    /// Written and lost intervals, and its bytes; `None` if it could not be opened.
     counts: Option<(u64, u64, u64)>,
 }
 
@@ -142,7 +143,8 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     let begin = |error| AgentError::Begin(explained(error));
     let is_loading = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
-        // Not the kernel's default, which does nothing to a container's first process. So it comes first of all that takes time.
+        // Not the kernel's default, which does nothing to a container's first process. So it comes before
+        // everything that takes time.
         register_conditional_shutdown(signal, 0, is_loading.clone()).map_err(begin)?;
     }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(begin)?;
@@ -163,7 +165,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     is_loading.store(false, Ordering::SeqCst);
     let mut recorder = open_ring(&config, &watch)?;
     privileges::drop_all_but_kept().map_err(AgentError::Privileges)?;
-    // Threads come after that: each has privileges of its own.
+    // Threads come after that, since each has its own privileges.
     let shared = Arc::new(Shared {
         totals: Arc::new(Mutex::new(Totals::new(config.max_tenants))),
         counted: Condvar::new(),
@@ -208,7 +210,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Where metrics are to be exported to.
+/// The destination of the metrics.
 fn target(config: &Config) -> Result<Option<Target>, AgentError> {
     let Some(otlp) = &config.otlp else { return Ok(None) };
     let given = std::env::var_os("OTEL_RESOURCE_ATTRIBUTES");
@@ -246,13 +248,13 @@ fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Recorder>, RingErr
     Recorder::open(&ring.folder, ring.size, ring.interval, &run).map(Some)
 }
 
-/// SIGTERM and SIGINT end the session, SIGHUP has the configuration read again.
+/// SIGTERM and SIGINT end the session; SIGHUP makes it read the configuration again.
 fn obey(mut signals: Signals, stop: Stop, is_to_reload: Arc<AtomicBool>) -> io::Result<()> {
     let wait = move || {
         for signal in &mut signals {
             match signal {
                 SIGHUP => is_to_reload.store(true, Ordering::Relaxed),
-                // Who is asked again and hangs somewhere ends at once.
+                // After a second signal, an agent that hangs ends at once.
                 _ if stop.is_urgent() => std::process::exit(128 + signal),
                 _ => stop.stop(),
             }
@@ -313,8 +315,8 @@ fn ring_found(shared: &Shared) -> Option<RingFound> {
     })
 }
 
-/// Has the window closed that is open, and waits until it is counted. Whoever comes while another one waits for that is served by
-/// the next close, together with all who came meanwhile.
+/// Closes the open window, and waits until it is counted. Requests that come while another one waits are
+/// served together by the next close.
 fn count_until_now(shared: &Shared) {
     let came = Instant::now();
     let mut asked = lock(&shared.asked);
@@ -364,7 +366,7 @@ fn take(shared: &Shared, seen: &Observation, window: Duration) {
     health.set(Part::Tasks, (untracked > 0).then(why));
 }
 
-/// Does something with the ring; a failure degrades the agent until it works again.
+/// Uses the ring; a failure degrades the agent until it works again.
 fn keep(
     shared: &Shared,
     recorder: Option<&mut Recorder>,
@@ -403,9 +405,9 @@ fn reload(
             lock(&shared.totals).set_most(new.max_tenants);
             let failed = differs
                 .then(|| "listen, source, max-tasks and otlp change when the agent starts again".to_owned());
-            // One that could not be opened is tried once more.
+            // If it could not be opened, it is tried once more.
             if new.ring != config.ring || new.ring.is_some() != recorder.is_some() {
-                // The lock of the old one goes first: it may be the same folder.
+                // The lock of the old one must be released first: it may be the same folder.
                 keep(shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
                 *recorder = None;
                 let opened = open_ring(&new, watch);
@@ -425,12 +427,12 @@ fn reload(
     notify(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState]) {
     let _ = sd_notify::notify(state);
 }
 
-/// What a thread that panicked left is still the newest there is.
+/// The data of a thread that panicked are still the newest.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,19 +1,20 @@
-//! Who took a victim's time: a counter for each of the eight that took most lately, and one for everybody else.
+//! The culprits of a victim: a counter for each of the eight that took most lately, and one for all others.
 //!
-//! Counters never fall, and all of them sum to the victim's steal. Who is among the eight changes: a culprit that takes more
-//! lately than the least of them takes its place, and counts from then on; what the least had counted is `dropped` with its
-//! series. **Lately** is a sum that halves every ten minutes. Until a culprit has a place its time is in `other`.
+//! Counters never fall, and all of them sum to the victim's steal. The eight can change: a culprit that takes
+//! more lately than the least of them takes its place, and counts from then on. The count of the displaced
+//! one is `dropped` with its series. **Lately** is a sum that halves every ten minutes. Until a culprit has a
+//! place its time is in `other`.
 
 /// Culprits that are told apart.
 pub const LISTED: usize = 8;
-/// Those of whom it is known what they took lately, besides.
+/// Candidates whose recent share is known, besides.
 const CANDIDATES: usize = 8;
-/// How long what was taken counts half as much.
+/// The half-life of past time.
 const HALF_LIFE_S: f64 = 600.0;
-/// How much more a culprit must have taken lately to take a place: places are not to go to and fro.
+/// How much more a culprit must have taken lately to get a place, so that places do not flip back and forth.
 const MARGIN: f64 = 2.0;
 
-/// Who took a victim's time, in nanoseconds.
+/// The culprits of a victim, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Blame<Who> {
     /// The victim's own tenant.
@@ -28,7 +29,7 @@ pub struct Blame<Who> {
     pub other_ns: u64,
     /// Nobody knows.
     pub unattributed_ns: u64,
-    /// What culprits took that have lost their place since.
+    /// The time of culprits that have lost their place since.
     pub dropped_ns: u64,
     listed: Vec<Culprit<Who>>,
     candidates: Vec<Culprit<Who>>,
@@ -43,7 +44,7 @@ struct Culprit<Who> {
 }
 
 impl<Who: PartialEq + Clone> Blame<Who> {
-    /// Somebody took so much, in a window that began at `from_ns`.
+    /// A culprit took this much, in a window that began at `from_ns`.
     pub fn add(&mut self, who: &Who, ns: u64, from_ns: u64) {
         let found = |culprits: &mut Vec<Culprit<Who>>| culprits.iter().position(|c| c.who == *who);
         if let Some(at) = found(&mut self.listed) {
@@ -73,12 +74,12 @@ impl<Who: PartialEq + Clone> Blame<Who> {
         self.candidates.push(Culprit { who: who.clone(), ns: 0, since_ns: from_ns, lately_ns });
     }
 
-    /// Time has passed, of which so much is left.
+    /// Time has passed, so this factor of it is left.
     pub fn pass(&mut self, left: f64) {
         self.listed.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
     }
 
-    /// The culprits that are told apart, with what they took, and since when that is counted.
+    /// The listed culprits, with their time and the start of each count.
     pub fn listed(&self) -> impl Iterator<Item = (&Who, u64, u64)> {
         self.listed.iter().map(|c| (&c.who, c.ns, c.since_ns))
     }
@@ -91,7 +92,7 @@ impl<Who: PartialEq + Clone> Blame<Who> {
     }
 }
 
-/// How much of what was lately is left after so long.
+/// The remaining factor after this long.
 pub fn left_after(ns: u64) -> f64 {
     0.5f64.powf(ns as f64 / 1e9 / HALF_LIFE_S)
 }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_have_counters_and_all_others_are_one() {
+    fn eight_have_counters_and_all_others_share_one() {
         let mut blame = Blame::default();
         for who in 0..12 {
             blame.add(&who, 1_000 - who, 0);
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_most_lately_has_a_counter_however_late_it_comes() {
+    fn the_main_culprit_of_late_has_a_counter_however_late_it_comes() {
         let mut blame = Blame::default();
         let mut sum = 0;
         let mut take = |blame: &mut Blame<u32>, who, ns| {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_keeps_is_bounded_whoever_comes() {
+    fn its_memory_is_bounded_whoever_comes() {
         let mut blame = Blame::default();
         for who in 0..10_000u64 {
             blame.add(&who, who % 97, 0);

@@ -1,4 +1,4 @@
-//! The configuration file of an agent, in TOML. Every key has a default; a key that nobody knows is refused.
+//! The configuration file of an agent, in TOML. Every key has a default; an unknown key is refused.
 
 use crate::otlp::target::Target;
 use corun_model::duration::{written_bytes, written_ns};
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The shortest window: shorter ones cost more than they tell.
+/// The shortest window: shorter ones cost more than they are worth.
 const LEAST_WINDOW_NS: u64 = 100_000_000;
 /// The longest: tenants that come and go are seen late.
 const MOST_WINDOW_NS: u64 = 60_000_000_000;
@@ -27,13 +27,13 @@ pub struct Config {
     pub window: u64,
     /// Tenants that have series of their own.
     pub max_tenants: usize,
-    /// Tasks that can be followed at a time; absent: four times those there are, at least 16384.
+    /// Tasks that can be followed at a time; absent: four times the present number, at least 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tasks: Option<u32>,
     /// The ring on disk; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring: Option<Ring>,
-    /// A collector that metrics are exported to; absent: none.
+    /// The collector for exports; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp: Option<Otlp>,
 }
@@ -55,10 +55,10 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Ring {
-    /// Its folder; empty: the file does not name it, and somebody else must.
+    /// Its folder; empty: not in the file, so another source must give it.
     #[serde(default)]
     pub folder: PathBuf,
-    /// The most that it takes on the disk.
+    /// The most disk space that it takes.
     #[serde(default = "default_size", deserialize_with = "written_bytes", serialize_with = "as_size")]
     pub size: u64,
     /// How often it is written.
@@ -70,7 +70,7 @@ pub struct Ring {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Otlp {
-    /// Where it listens; empty: the file does not say it, and somebody else must.
+    /// The address; empty: not in the file, so another source must give it.
     #[serde(default)]
     pub url: String,
     /// How often metrics are exported.
@@ -135,7 +135,7 @@ pub struct File<'a> {
     pub text: &'a str,
 }
 
-/// What the command line says, which comes before what a file says.
+/// The command line's settings, which override the file's.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// Where metrics are served.
@@ -149,7 +149,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// The flag that gives a key, if it was given.
+    /// The flag for a key, if it was given.
     fn giving(&self, key: &str) -> Option<&'static str> {
         let (is_given, flag) = match key {
             "listen" => (self.listen.is_some(), "--listen"),
@@ -164,14 +164,14 @@ impl Flags {
 
 /// What of a configuration cannot be.
 struct Wrong {
-    /// The keys that say it, with their tables; of those that were given the first is at fault.
+    /// The keys involved, with their tables; among the given ones, the first is at fault.
     keys: Vec<&'static str>,
     /// One sentence.
     what: String,
 }
 
 impl Wrong {
-    /// The sentence, with the flag or the line at fault in front.
+    /// The sentence, preceded by the flag or the line at fault.
     fn said(&self, file: Option<File>, flags: &Flags) -> String {
         let lines = |key: &str| file.map_or((None, None), |file| lines_of(key, file.text));
         let given = self.keys.iter().find_map(|key| match (flags.giving(key), lines(key).0) {
@@ -179,7 +179,7 @@ impl Wrong {
             (None, Some(line)) => Some(format!("{}:{line}", file?.name)),
             (None, None) => None,
         });
-        // What is missing is so in its table.
+        // A missing key is missing in its table.
         let missing = || Some(format!("{}:{}", file?.name, self.keys.iter().find_map(|key| lines(key).1)?));
         match given.or_else(missing) {
             Some(place) => format!("{place}: {}", self.what),
@@ -215,7 +215,7 @@ impl Otlp {
         Otlp { url, interval: default_export_interval(), headers: BTreeMap::new() }
     }
 
-    /// The same as an exporter takes it, of an agent of whom this is known.
+    /// The exporter's settings, for an agent about which this is known.
     ///
     /// # Errors
     /// The key at fault with its table, and one sentence.
@@ -225,10 +225,10 @@ impl Otlp {
 }
 
 impl Config {
-    /// What results from a file, if there is one, and from flags.
+    /// The result of a file, if there is one, and of flags.
     ///
     /// # Errors
-    /// One sentence with the flag, or the file and its line, in front.
+    /// One sentence, preceded by the flag, or the file and its line.
     pub fn of(file: Option<File>, flags: &Flags) -> Result<Config, String> {
         let read =
             |file: File| read_toml(file.text).map_err(|(line, what)| format!("{}:{line}: {what}", file.name));
@@ -288,10 +288,10 @@ impl Config {
         Ok(())
     }
 
-    /// The text of a file that says the same.
+    /// The text of a file with the same settings.
     ///
     /// # Errors
-    /// A file of text cannot say it: the name of the ring's folder is no text.
+    /// A text file cannot express it: the name of the ring's folder is not text.
     pub fn text(&self) -> Result<String, String> {
         toml::to_string(self).map_err(|_| match &self.ring {
             Some(ring) if ring.folder.to_str().is_none() => {
@@ -305,7 +305,8 @@ impl Config {
     }
 }
 
-/// Whether this is an address and a port, or perhaps the name of a host and a port. Whether there is such a host is not known.
+/// Whether this is an address and a port, or possibly a host name and a port. Whether the host exists is
+/// unknown.
 fn is_address(text: &str) -> bool {
     let is_host =
         |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
@@ -314,7 +315,7 @@ fn is_address(text: &str) -> bool {
         || parts.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }
 
-/// The lines that give a key, and its table, from 1.
+/// The lines of a key and of its table, from 1.
 fn lines_of(key: &str, text: &str) -> (Option<usize>, Option<usize>) {
     let table = key.rsplit_once('.').map(|(table, _)| table);
     let is_in =
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_name_is_no_text_cannot_be_printed_and_that_is_said() {
+    fn a_folder_whose_name_is_not_text_cannot_be_printed_and_that_is_reported() {
         use std::os::unix::ffi::OsStrExt;
         let folder = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/var/lib/\xff"));
         let config = Config { ring: Some(Ring::new(folder.into())), ..Config::default() };
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_headers_hold_is_not_shown_in_passing() {
+    fn the_content_of_headers_is_not_shown_by_accident() {
         let headers = BTreeMap::from([("authorization".to_owned(), "secret".to_owned())]);
         let otlp = Otlp { headers, ..Otlp::new("http://c".into()) };
         let shown = format!("{otlp:?}");
@@ -406,14 +407,14 @@ mod tests {
     }
 
     #[test]
-    fn the_most_that_a_configuration_may_hold_can_be_printed() {
+    fn the_largest_possible_configuration_can_be_printed() {
         let ring = Ring { size: u64::MAX, ..Ring::new("/r".into()) };
         let config = Config { ring: Some(ring), max_tenants: 100_000, ..Config::default() };
         config.text().unwrap();
     }
 
     #[test]
-    fn a_key_that_nobody_knows_and_a_value_that_cannot_be_are_refused_with_their_line() {
+    fn an_unknown_key_and_an_impossible_value_are_refused_with_their_line() {
         for (text, line, what) in [
             ("window = \"1s\"\nlisten-on = 3\n", 2, "unknown field `listen-on`"),
             ("[ring]\nfolder = \"/r\"\nsice = \"1MiB\"\n", 3, "unknown field `sice`"),
@@ -453,14 +454,14 @@ mod tests {
     }
 
     #[test]
-    fn what_results_from_file_and_flags_is_checked_and_the_one_at_fault_is_named() {
+    fn the_result_of_file_and_flags_is_checked_and_the_one_at_fault_is_named() {
         let flags = Flags {
             ring: Some("/r".into()),
             otlp: Some("http://c:4318".into()),
             max_tenants: Some(7),
             listen: Some("localhost:1".into()),
         };
-        // What flags give need not be in the file, and may be wrong there.
+        // Settings from flags need not be in the file, and may be wrong there.
         let text = "max-tenants = 0\n[ring]\nsize = \"1MiB\"\n[otlp]\nurl = \"here\"\ninterval = \"9s\"\n";
         let config = parsed(text, &flags).unwrap();
         assert_eq!((config.max_tenants, &*config.listen), (7, "localhost:1"));
@@ -472,7 +473,7 @@ mod tests {
         let with_url = |url: &str| Flags { otlp: Some(url.into()), ..Flags::default() };
         let (none, of_all) = (Flags::default(), flags);
         for (text, flags, wanted) in [
-            // A flag is wrong by itself, or instead of what the file says.
+            // A flag is wrong by itself, or in place of the file's value.
             ("", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-tenants is 1 to 100000"),
             (
                 "",
@@ -482,7 +483,7 @@ mod tests {
             ("max-tenants = 9\n", Flags { max_tenants: Some(0), ..none.clone() }, "--max-tenants: max-"),
             ("", with_url("c:4318"), "--otlp: `c:4318` does not begin with http://"),
             ("[otlp]\nurl = \"http://c\"\n", with_url("http://"), "--otlp: `http://` is no URL"),
-            // The file is wrong in what flags do not give.
+            // The file is wrong in keys that no flag gives.
             ("[ring]\nsize = \"1KiB\"\n", of_all.clone(), "agent.toml:2: size is at least 64KiB"),
             ("[otlp]\ninterval = \"1ms\"\n", of_all.clone(), "agent.toml:2: otlp.interval is 1s to 1h"),
             (
@@ -490,7 +491,7 @@ mod tests {
                 of_all.clone(),
                 "agent.toml:1: header \"a b\" has a name",
             ),
-            // It is wrong next to what nobody gives: a ring's interval is 5s unless somebody says otherwise.
+            // It is wrong in combination with a default: a ring's interval is 5s by default.
             (
                 "window = \"10s\"\n",
                 of_all.clone(),

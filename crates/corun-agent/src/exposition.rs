@@ -1,4 +1,4 @@
-//! Metrics as they are whenever somebody asks, in the format that he asks for.
+//! The present metrics on request, in the requested format.
 
 use crate::metrics::{Metrics, Own, Page};
 use crate::protobuf::Families;
@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that an `Accept` line asks for most: of several with the same weight, the first.
+    /// The preferred format of an `Accept` line: among several with the same weight, the first.
     pub fn accepted(accept: &str) -> Format {
         let mut best = (Format::Prometheus, 0.0);
         for range in accept.split(',') {
@@ -58,13 +58,13 @@ impl Format {
     }
 }
 
-/// All metrics as they are whenever somebody asks.
+/// All present metrics, on request.
 pub struct Exposition {
     source: Metrics,
 }
 
 impl Exposition {
-    /// Of these totals, and of what `own` says each time.
+    /// Of these totals, and of the result of `own` each time.
     pub fn new(totals: Arc<Mutex<Totals>>, own: impl Fn() -> Own + Send + Sync + 'static) -> Exposition {
         Exposition { source: Metrics { totals, own: Box::new(own) } }
     }

@@ -1,7 +1,7 @@
-//! Fields of protobuf messages that are put together from bytes: what is around a message is put around it, and no tree of
-//! thousands of them is kept.
+//! Fields of protobuf messages that are assembled from bytes: the outer parts of a message are put around it,
+//! and no tree of thousands of messages is kept.
 
-/// Puts a field with a message, or a text, in it to others.
+/// Appends a field that contains a message, or a text.
 pub fn put(tag: u32, message: &[u8], to: &mut Vec<u8>) {
     const LENGTH_DELIMITED: u32 = 2;
     debug_assert!(tag < 16, "the key of a greater one has two bytes");

@@ -1,12 +1,12 @@
-//! Whether an agent lives, and whether it is ready: what `/livez` and `/readyz` answer.
+//! Whether an agent is alive, and whether it is ready: the answers of `/livez` and `/readyz`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// An agent that closes no window for so long, and for ten windows, does not live any more.
+/// An agent that closes no window for this long, and for ten windows, counts as dead.
 const MOST_SILENCE: Duration = Duration::from_secs(30);
 
-/// What can degrade an agent; of each there is one reason at a time.
+/// The causes of degradation; each has at most one reason at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Who holds CPUs is not seen.
@@ -17,7 +17,7 @@ pub enum Part {
     Config,
     /// Tasks are not followed.
     Tasks,
-    /// A collector does not get what is exported.
+    /// A collector does not get the exports.
     Otlp,
 }
 
@@ -30,18 +30,18 @@ pub struct Health {
 }
 
 impl Health {
-    /// Of an agent with such windows, before the first one.
+    /// For an agent with such windows, before the first one.
     pub fn new(window: Duration) -> Health {
         Health { last: None, window, reasons: BTreeMap::new() }
     }
 
-    /// A window was closed now; from now on they are so long.
+    /// A window was closed now; from now on they have this length.
     pub fn window(&mut self, now: Instant, length: Duration) {
         self.last = Some(now);
         self.window = length;
     }
 
-    /// Says why a part does not work, or that it does; returns the reason of before.
+    /// Records why a part does not work, or that it does; returns the previous reason.
     pub fn set(&mut self, part: Part, reason: Option<String>) -> Option<String> {
         match reason {
             Some(reason) => self.reasons.insert(part, reason),
@@ -70,7 +70,7 @@ impl Health {
     /// Whether everything works that should.
     ///
     /// # Errors
-    /// A sentence for everything that does not.
+    /// A sentence for every part that does not work.
     pub fn is_ready(&self, now: Instant) -> Result<(), Vec<String>> {
         let mut reasons: Vec<String> = self.lives(now).err().into_iter().collect();
         if self.last.is_none() {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_ready_once_it_has_seen_something_and_as_long_as_nothing_is_amiss() {
+    fn it_is_ready_once_it_has_seen_something_and_as_long_as_everything_works() {
         let now = Instant::now();
         let mut health = Health::new(Duration::from_secs(1));
         assert_eq!(health.is_ready(now).unwrap_err(), ["the first window is not closed yet"]);

@@ -1,5 +1,5 @@
-//! A small HTTP server: one request per connection, a bounded number of connections, and a time limit on each. Whoever is slow or
-//! silent keeps one of them for that long, and nothing else.
+//! A small HTTP server: one request per connection, a bounded number of connections, and a time limit on
+//! each. A slow or silent client keeps one of them for that long, and nothing else.
 
 use corun_linux::limits::explained;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections at a time; one more is told to come again.
+/// Connections at a time; further ones get the answer to come again.
 pub const MOST_CONNECTIONS: usize = 16;
 /// How long a connection may take, from its first byte to its last.
 pub const MOST_TIME: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const MOST_HEADERS: usize = 64;
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The path, without what is behind a question mark.
+    /// The path, without the part after a question mark.
     pub path: String,
     /// What is behind it.
     pub query: String,
@@ -56,9 +56,9 @@ pub const UNAVAILABLE: (u16, &str) = (503, "Service Unavailable");
 /// What the server counts.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Connections that were turned away: there were too many.
+    /// Connections that were refused: there were too many.
     pub refused: AtomicU64,
-    /// Connections that took too long, or ended in the middle.
+    /// Connections that took too long, or broke off.
     pub broken: AtomicU64,
     open: AtomicUsize,
 }
@@ -66,7 +66,7 @@ pub struct Counts {
 /// Answers requests until the process ends, in threads of its own.
 ///
 /// # Errors
-/// When there can be no more threads.
+/// If no more threads are possible.
 pub fn serve(
     listener: TcpListener,
     counts: Arc<Counts>,
@@ -75,7 +75,7 @@ pub fn serve(
     let answer = Arc::new(answer);
     let accept = move || loop {
         let Ok((stream, _)) = listener.accept() else {
-            // No more descriptors, say: others will be closed.
+            // No more descriptors, for example: others will be closed.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -136,7 +136,8 @@ fn head(response: &Response) -> Vec<u8> {
 
 type Refused = (u16, &'static str);
 
-/// Reads the head of a request; there is no body. The second is whether only the head of the answer is asked for.
+/// Reads the head of a request; there is no body. The second result is whether only the head of the answer is
+/// requested.
 fn read_request(stream: &mut TcpStream, until: Instant) -> io::Result<Result<(Request, bool), Refused>> {
     let mut bytes = Vec::with_capacity(1024);
     loop {
@@ -154,7 +155,7 @@ fn read_request(stream: &mut TcpStream, until: Instant) -> io::Result<Result<(Re
     }
 }
 
-/// A request from its bytes; `None`: more of them are needed.
+/// A request from its bytes; `None` if it is incomplete.
 pub fn parse(bytes: &[u8]) -> Option<Result<(Request, bool), Refused>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -187,7 +188,7 @@ fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result
     Ok(())
 }
 
-/// The time that is left, which is some.
+/// The remaining time, which is positive.
 fn left(until: Instant) -> io::Result<Duration> {
     match until.checked_duration_since(Instant::now()) {
         Some(left) if left > Duration::from_millis(1) => Ok(left),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_answered_and_what_is_no_request_is_refused() {
+    fn a_request_is_answered_and_anything_else_is_refused() {
         let (address, _) = served();
         let answer = ask(address, "GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &answer[..20]);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_reads_is_given_up() {
+    fn a_reader_that_never_reads_is_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();

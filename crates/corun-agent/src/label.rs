@@ -1,8 +1,9 @@
-//! What tenants are called in labels: a short, stable and bounded set of strings, the same for victims and culprits.
+//! The names of tenants in labels: a short, stable and bounded set of strings, the same for victims and
+//! culprits.
 //!
-//! A tenant is called by its name. While another one of that name has series, what tells it apart is behind it:
-//! `bash (pgid 4711)`. It keeps its label for as long as it lives. Some words stand for more than one tenant, or for none; a tenant
-//! that has such a name is told apart from them as well.
+//! A tenant's label is its name. While another tenant with that name has series, a distinction follows it:
+//! `bash (pgid 4711)`. It keeps its label for life. Some words stand for several tenants, or for none; a
+//! tenant with such a name is distinguished from them as well.
 
 use corun_model::tenant::what_tells;
 use corun_model::{TakenBy, Tenant, TenantKind};
@@ -22,7 +23,7 @@ pub const UNATTRIBUTED: &str = "unattributed";
 
 const TAKEN: [&str; 6] = [KERNEL, CORUN, OTHER, SELF, IDLE, UNATTRIBUTED];
 
-/// Who stands behind a label that no single tenant has.
+/// The meaning of a label that no single tenant has.
 pub fn shared(kind: TenantKind) -> Option<&'static str> {
     match kind.taken_by() {
         TakenBy::Kernel => Some(KERNEL),
@@ -32,7 +33,7 @@ pub fn shared(kind: TenantKind) -> Option<&'static str> {
     }
 }
 
-/// The label of a tenant, given which labels others have.
+/// The label of a tenant, given the labels of others.
 pub fn of(tenant: &Tenant, is_in_use: impl Fn(&str) -> bool) -> String {
     let is_free = |label: &str| !TAKEN.contains(&label) && !is_in_use(label);
     if is_free(&tenant.name) {
@@ -52,7 +53,7 @@ mod tests {
     use corun_model::TenantId;
 
     #[test]
-    fn tenants_of_one_name_are_told_apart_and_nobody_is_called_as_a_word_that_means_several() {
+    fn tenants_with_the_same_name_are_distinguished_and_none_has_a_word_that_means_several() {
         let tenant = |name: &str, key: &str| Tenant {
             id: TenantId(1),
             kind: TenantKind::Command,

@@ -1,4 +1,4 @@
-//! corun always on: what an agent on a node does.
+//! Corun always on: the agent on a node.
 //!
 //! ```text
 //! Watch ──window──▶ totals ──▶ metrics ──▶ http   who asks for /metrics

@@ -1,7 +1,7 @@
-//! The metrics of an agent: what each is called and means, and its series.
+//! The metrics of an agent: the name, the meaning and the series of each.
 //!
-//! Times are counters in seconds. Rates, shares and quantiles are the scraper's business. [`METRICS`] is what the documentation is
-//! held against.
+//! Times are counters in seconds. Rates, shares and quantiles are left to the scraper. The documentation is
+//! compared with [`METRICS`].
 
 use crate::label;
 use crate::totals::{Series, Totals, CATEGORIES};
@@ -26,7 +26,7 @@ pub struct Metric {
 /// What sort of metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Never falls, but when its agent or its tenant begins anew.
+    /// Never falls, except when its agent or its tenant starts anew.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -121,15 +121,15 @@ pub struct Own {
     pub sees_culprits: bool,
     /// Whether it is ready.
     pub is_ready: bool,
-    /// Intervals written and lost, and bytes of the ring, if there is one.
+    /// Written and lost intervals, and bytes of the ring, if there is one.
     pub ring: Option<(u64, u64, u64)>,
-    /// What came of exports over OTLP, if there are any.
+    /// The results of exports over OTLP, if there are any.
     pub otlp: Option<Exports>,
     /// Connections that were refused and that broke.
     pub connections: (u64, u64),
     /// Its CPU time.
     pub cpu_ns: u64,
-    /// When it began, on the host's clock.
+    /// The start of its count, on the host's clock.
     pub began_ns: u64,
 }
 
@@ -142,14 +142,14 @@ pub struct Exports {
     pub rejected: u64,
     /// Those that it may take when they come again.
     pub failed: u64,
-    /// Data points of delivered exports that it did not take.
+    /// Data points of delivered exports that the collector rejected.
     pub rejected_points: u64,
 }
 
 /// Labels of a series with their values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// Who takes the series of one metric. Counters say since when they count, on the host's clock.
+/// Receives the series of one metric. Counters have the start of their count, on the host's clock.
 pub trait Rows {
     /// A counter of time.
     ///
@@ -182,7 +182,7 @@ pub trait Rows {
 /// Writes the series of a metric.
 pub type Write<'a> = &'a mut dyn FnMut(&mut dyn Rows) -> Result<(), Error>;
 
-/// Who takes all metrics, one by one: a text for a scraper, or a message for a collector.
+/// Receives all metrics, one by one: a text for a scraper, or a message for a collector.
 pub trait Page {
     /// The next metric; it may have no series.
     ///
@@ -200,7 +200,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Hands all of them to a page, as they are now.
+    /// Passes all present metrics to a page.
     ///
     /// # Errors
     /// Those of the page.
@@ -260,14 +260,14 @@ fn blame(rows: &mut dyn Rows, s: &Series) -> Result<(), Error> {
     ];
     let words = words.map(|(word, ns)| (word, ns, s.since_ns));
     let listed = b.listed().map(|(who, ns, since_ns)| (&**who, ns, since_ns));
-    // One that never took anything has no series yet: most tenants have one or two culprits.
+    // A counter that was never above zero has no series yet: most tenants have one or two culprits.
     for (culprit, ns, since_ns) in listed.chain(words).filter(|(_, ns, _)| *ns > 0) {
         rows.seconds(&[("victim", &*s.label), ("culprit", culprit)], since_ns, ns)?;
     }
     Ok(())
 }
 
-/// The upper edge of a bucket in seconds; that of the last is infinite.
+/// The upper edge of a bucket in seconds; the last one is infinite.
 pub fn edge(bucket: usize) -> f64 {
     match bucket + 1 {
         BUCKETS => f64::INFINITY,
@@ -275,8 +275,8 @@ pub fn edge(bucket: usize) -> f64 {
     }
 }
 
-/// The buckets of a classic histogram, by their upper edges in seconds: two and two of its own, so each edge is four times the one
-/// before.
+/// The buckets of a classic histogram, by their upper edges in seconds: each joins two of the probe's, so
+/// each edge is four times the previous one.
 pub fn classic(waits: &Histogram) -> impl Iterator<Item = (f64, u64)> + '_ {
     let pairs = waits.counts.chunks(2).enumerate();
     pairs.map(|(at, two)| (edge(2 * at + two.len() - 1), two.iter().sum()))

@@ -1,8 +1,9 @@
-//! A part of the past, read back from a ring: windows of one run of an agent, put together as a recording.
+//! A part of the past, read back from a ring: windows of one run of an agent, combined as a recording.
 //!
-//! Windows that could not be written or read leave holes; what is put together is what was seen, and how long it is not is said.
-//! Where a time has several runs of an agent (it was started again), the one that has most of it is read: tenants of another run have
-//! other numbers. A clock that was set back has some times twice; then both are in it.
+//! Windows that could not be written or read leave holes. The result contains what was seen, and says how
+//! long the holes are. If a time has several runs of an agent (it was restarted), the one with the largest
+//! part of it is read: tenants of another run have other numbers. If a clock was set back, some times occur
+//! twice; then both are included.
 
 use crate::ring::{Damage, KeptWindow, Reader, Run};
 use corun_model::recording::Recording;
@@ -17,13 +18,13 @@ pub struct Past {
     pub run: Arc<Run>,
     /// From when to when, in nanoseconds since 1970.
     pub unix_ns: Range<u64>,
-    /// The windows put together, and as a timeline.
+    /// The windows combined, and as a timeline.
     pub recording: Recording,
-    /// The tenant that was asked for, with its number.
+    /// The requested tenant, with its number.
     pub subject: Option<Tenant>,
-    /// Of that time, what no window was read of.
+    /// The part of that time without windows.
     pub missing_ns: u64,
-    /// Other runs that have a part in that time.
+    /// Other runs with a part in that time.
     pub other_runs: usize,
     /// What could not be read.
     pub damages: Vec<Damage>,
@@ -34,22 +35,22 @@ pub struct Past {
 pub enum NoPast {
     /// No window lies in that time.
     NoWindow(Vec<Damage>),
-    /// No tenant of that time is called like this; these are those that lost most.
+    /// No tenant of that time has this name; these are those that lost most.
     NoTenant(Vec<String>),
 }
 
-/// Most tenants that are named when one was not found.
+/// The most tenants that are named if one was not found.
 const NAMED: usize = 5;
 
-/// Reads the windows that have a part in a time. `wanted` is a tenant, as people or reports call it.
+/// Reads the windows that overlap a time. `wanted` is a tenant, under its name for people or in reports.
 ///
 /// # Errors
-/// When there is no window, or no such tenant in any.
+/// If there is no window, or no such tenant in any.
 pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Result<Past, NoPast> {
     put_together(reader, unix_ns.clone(), wanted, first_pass(reader, &unix_ns)?)
 }
 
-/// Reads the windows that a first pass found. An agent that goes round may have overwritten them since.
+/// Reads the windows that a first pass found. A ring that goes around may have overwritten them since.
 fn put_together(
     reader: &Reader,
     unix_ns: Range<u64>,
@@ -84,10 +85,10 @@ pub struct TenantWindows<'a> {
     pub damages: Vec<Damage>,
 }
 
-/// The windows of one run that have a part in a time, one by one, and the tenant that is called `wanted`.
+/// The windows of one run that overlap a time, one by one, and the tenant with the name `wanted`.
 ///
 /// # Errors
-/// When there is no window, or no such tenant in any.
+/// If there is no window, or no such tenant in any.
 pub fn windows<'a>(
     reader: &'a Reader,
     unix_ns: Range<u64>,
@@ -108,7 +109,7 @@ fn called(tenants: &Lost, wanted: &str) -> Result<Tenant, NoPast> {
 /// Tenants with what they lost.
 type Lost = BTreeMap<TenantId, (Tenant, u64)>;
 
-/// What is in a time, before it is put together.
+/// The content of a time, before it is combined.
 struct FirstPass {
     run: Arc<Run>,
     others: usize,
@@ -162,7 +163,7 @@ fn of_run<'a>(
     reader.windows(unix_ns.clone()).flatten().filter(|w| w.run == *run)
 }
 
-/// The same window, as if it had begun when the one before it ended: windows of a recording follow each other.
+/// The same window, as if it had begun when the previous one ended: windows of a recording follow each other.
 fn begun_at(seen: Observation, at_ns: Option<u64>) -> Observation {
     let Some(at_ns) = at_ns.filter(|ns| *ns != seen.start_ns) else { return seen };
     let was_ns = seen.start_ns;
@@ -179,7 +180,7 @@ mod tests {
     use crate::recorder::Recorder;
 
     #[test]
-    fn what_the_agent_overwrites_while_it_is_read_is_no_window_and_no_fault() {
+    fn a_window_that_the_agent_overwrites_during_the_read_is_missing_and_no_damage() {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = Recorder::open(folder.path(), 1 << 20, 1_000_000_000, &Run::default()).unwrap();
         let seen = Observation { end_ns: 1_000_000_000, ..Observation::default() };

@@ -1,12 +1,12 @@
-//! Privileges: what an agent keeps once its probe is loaded.
+//! Privileges: those that an agent keeps once its probe is loaded.
 //!
-//! It reads maps of the probe, for which the kernel wants CAP_BPF, and tracepoints stay attached. All else goes: also for a process
-//! of root's, which then has root's files and nothing more. Whoever takes the agent over may not load kernel modules, trace
-//! processes or read the files of others.
+//! It reads maps of the probe, which needs CAP_BPF, and tracepoints stay attached. All other privileges are
+//! dropped, even for a process of root's, which then has root's files and nothing more. An attacker who takes
+//! over the agent may not load kernel modules, trace processes or read the files of others.
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// What is kept, as far as it was there.
+/// The kept ones, if they were present.
 pub const KEPT: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_PERFMON];
 
 /// Drops all other capabilities of this thread, and of threads that it starts from now on. New programs get none.

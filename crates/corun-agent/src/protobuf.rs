@@ -1,10 +1,11 @@
-//! Metrics for a scraper that takes protobuf, as `io.prometheus.client.MetricFamily` defines them: the one format of Prometheus in
-//! which a histogram is native as well as classic. Fields have the numbers that they have there.
+//! Metrics for a scraper that accepts protobuf, as `io.prometheus.client.MetricFamily` defines them: the only
+//! Prometheus format in which a histogram can be native as well as classic. Fields have the numbers of that
+//! definition.
 //!
-//! A native histogram has its edges at roots of two of a second, and the probe its own at powers of two of 1,024 ns. So each wait
-//! counts there as long as the upper edge of its bucket of the probe, for which there is a narrow native bucket: quantiles are those
-//! upper edges, within the [`SCHEMA`]'s 2.2 %. What is shorter than the probe tells apart is in the zero bucket, and what is longer
-//! is infinite.
+//! A native histogram has its edges at fractional powers of two of a second, the probe at powers of two of
+//! 1,024 ns. So each wait counts with the length of the upper edge of its bucket in the probe, for which
+//! there is a narrow native bucket. Quantiles are those upper edges, within the [`SCHEMA`]'s 2.2 %. Waits
+//! below the probe's resolution are in the zero bucket, and longer ones than its range are infinite.
 
 use crate::field::put;
 use crate::metrics::{classic, edge, seconds, Kind, Labels, Metric, Page, Rows, Write};
@@ -13,14 +14,14 @@ use corun_model::Histogram as Waits;
 use prost::Message;
 use std::fmt::Error;
 
-/// Of each power of two of a second there are `2^SCHEMA` native buckets.
+/// Each power of two of a second has `2^SCHEMA` native buckets.
 pub const SCHEMA: i32 = 5;
-/// The native bucket of what is infinite: its lower edge is the greatest finite number.
+/// The native bucket of infinite values: its lower edge is the greatest finite number.
 pub const INFINITE: i32 = (1024 << SCHEMA) + 1;
 
 /// Tag of `MetricFamily.metric`.
 const METRIC: u32 = 4;
-/// Tags of a metric: its labels, each with its name and its value, and what it is worth.
+/// Tags of a metric: its labels, each with name and value, and its own value.
 const LABEL: u32 = 1;
 const GAUGE: u32 = 2;
 const COUNTER: u32 = 3;
@@ -43,7 +44,7 @@ pub struct Family {
 /// The value of a gauge or a counter.
 #[derive(Clone, PartialEq, Message)]
 pub struct Number {
-    /// The value, also if it is zero.
+    /// The value, even if it is zero.
     #[prost(double, optional, tag = "1")]
     pub value: Option<f64>,
 }
@@ -63,7 +64,7 @@ pub struct Histogram {
     /// The [`SCHEMA`].
     #[prost(sint32, optional, tag = "5")]
     pub schema: Option<i32>,
-    /// Up to which length one is in the zero bucket.
+    /// The greatest length in the zero bucket.
     #[prost(double, optional, tag = "6")]
     pub zero_threshold: Option<f64>,
     /// How many are in it.
@@ -72,7 +73,7 @@ pub struct Histogram {
     /// Where the native buckets are.
     #[prost(message, repeated, tag = "12")]
     pub spans: Vec<Span>,
-    /// How many more are in each than in the one before.
+    /// The increase of each over the previous one.
     #[prost(sint64, repeated, tag = "13")]
     pub deltas: Vec<i64>,
 }
@@ -80,7 +81,7 @@ pub struct Histogram {
 /// A classic bucket.
 #[derive(Clone, PartialEq, Message)]
 pub struct Bucket {
-    /// How many are up to its edge.
+    /// The number up to its edge.
     #[prost(uint64, optional, tag = "1")]
     pub cumulative: Option<u64>,
     /// Its upper edge.
@@ -91,7 +92,7 @@ pub struct Bucket {
 /// Native buckets one after another.
 #[derive(Clone, PartialEq, Message)]
 pub struct Span {
-    /// How many are left out before, or the number of the first one.
+    /// The number of skipped ones before, or the index of the first one.
     #[prost(sint32, optional, tag = "1")]
     pub offset: Option<i32>,
     /// How many there are.
@@ -123,7 +124,7 @@ impl Page for Families {
     }
 }
 
-/// The bytes of one family; the others are room that is used again.
+/// The bytes of one family; the other buffers are reused.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
@@ -185,7 +186,7 @@ fn native(waits: &Waits) -> Histogram {
         (next, before) = (number + 1, *n);
     }
     if spans.is_empty() {
-        // Without any it would be taken for a classic one.
+        // Without any it would count as a classic one.
         spans.push(Span { offset: Some(0), length: Some(0) });
     }
     Histogram {
@@ -199,7 +200,7 @@ fn native(waits: &Waits) -> Histogram {
     }
 }
 
-/// The number of the native bucket that has the upper edge of one of the probe's.
+/// The index of the native bucket for an upper edge of the probe's.
 fn number(bucket: usize) -> i32 {
     match bucket {
         last if last >= BUCKETS - 1 => INFINITE,
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_and_spans_say_how_many_are_where() {
+    fn deltas_and_spans_give_the_number_in_each_bucket() {
         let mut waits = Waits::default();
         [1_000, 5_000, 5_000, 5_000, 9_000, u64::MAX].into_iter().for_each(|ns| waits.record(ns));
         let native = native(&waits);

@@ -1,4 +1,5 @@
-//! What an agent puts into its ring: windows summed up over an interval, each bounded. A recording keeps windows likewise.
+//! The input of an agent's ring: windows summed over an interval, each bounded. A recording keeps windows in
+//! the same form.
 
 use crate::ring::{encode, Entry, RingError, Run, Writer};
 use corun_linux::clock::now_unix_ns;
@@ -8,7 +9,7 @@ use corun_model::{Machine, Observation};
 use std::ops::Range;
 use std::path::Path;
 
-/// How much of an interval is kept one by one.
+/// The part of an interval that is kept one by one.
 const MOST: Most = Most { tenants: 2_000, tasks: 4_096, culprits: 64 };
 
 /// A run that begins now.
@@ -22,7 +23,7 @@ pub fn run_of(source: Source, machine: &Machine) -> Run {
     }
 }
 
-/// A window of this time of day in the bytes of an entry, bounded.
+/// A window of this time of day as the bytes of an entry, bounded.
 pub fn kept(mut seen: Observation, unix_ns: Range<u64>) -> Vec<u8> {
     bound(&mut seen, &MOST);
     encode(&Entry::Window { unix_ns, seen: Box::new(seen) })
@@ -50,11 +51,11 @@ impl Recorder {
     /// Adds a window that ended at this time of day. When an interval is full it is written.
     ///
     /// # Errors
-    /// When it could not be written: then it is lost, and the next one is tried as if nothing had been.
+    /// If it could not be written: then it is lost, and the next one is tried as usual.
     pub fn push(&mut self, seen: &Observation, now_unix_ns: u64) -> Result<(), RingError> {
         match &mut self.sum {
             Some(sum) if sum.end_ns == seen.start_ns => sum.extend(seen),
-            // The first one, or one was lost in between.
+            // The first one, or one after a loss.
             sum => *sum = Some(seen.clone()),
         }
         match self.sum.as_ref().is_some_and(|sum| sum.window_ns() >= self.interval_ns) {
@@ -80,7 +81,7 @@ impl Recorder {
         written
     }
 
-    /// Intervals that were written and lost, and the bytes that the ring takes.
+    /// Written and lost intervals, and the bytes of the ring.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.written, self.lost, self.writer.used())
     }

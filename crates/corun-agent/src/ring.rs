@@ -1,12 +1,14 @@
 //! A bounded ring on disk: the windows of the last hours, from which every report of them can be made again.
 //!
-//! A ring is a folder of **segments** (`segment.rs`), whose room on the disk is reserved when they are made. When all room is used
-//! the oldest segment is written over. A disk that somebody else fills therefore takes nothing away: a ring that cannot grow goes
-//! round earlier. A segment holds **entries** (`entry.rs`): who wrote it, and windows with the time of day. Each entry has its
-//! length and a checksum, and is on the disk before the next one is made. Who is killed loses the entry that was being written.
+//! A ring is a folder of **segments** (`segment.rs`), whose disk space is reserved when they are created.
+//! When all space is used, the oldest segment is overwritten. So a disk that others fill takes nothing away:
+//! a ring that cannot grow goes around earlier. A segment holds **entries** (`entry.rs`): its writer, and
+//! windows with the time of day. Each entry has its length and a checksum, and is on the disk before the next
+//! one is made. A killed writer loses only the entry in progress.
 //!
-//! A reader (`reader.rs`) takes no lock: it reads beside a writer. Whatever it cannot read it says, with file and byte, and
-//! goes on with the next segment. It also reads the entries of a recording (`corun record`).
+//! A reader (`reader.rs`) takes no lock: it reads next to a writer. It reports whatever it cannot read, with
+//! file and byte, and goes on with the next segment. It also reads the entries of a recording (`corun
+//! record`).
 
 mod entry;
 mod oldest;
@@ -28,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a ring cannot be opened, written or read: one sentence with the path and, where there is one, the remedy.
+/// Why a ring cannot be opened, written or read: one sentence with the path and, if there is one, the remedy.
 #[derive(Debug, Error)]
 pub enum RingError {
     /// Another process writes to it.
@@ -37,7 +39,7 @@ pub enum RingError {
     /// There is no segment in the folder.
     #[error("{} is no ring: it holds no segment; name the folder that `corun agent` writes to", .0.display())]
     NoRing(PathBuf),
-    /// A file that is no recording, or not a whole one.
+    /// A file that is not a recording, or an incomplete one.
     #[error("{}: {what}", .path.display())]
     NoRecording {
         /// The file.
@@ -56,13 +58,13 @@ pub enum RingError {
         /// Its format.
         format: u32,
     },
-    /// Somebody removed it, or moved it away, while it was written.
+    /// Somebody removed or moved it while it was written.
     #[error("somebody has removed the ring {}, or its newest segment; it is made anew", .0.display())]
     Removed(PathBuf),
     /// Too small to hold anything.
     #[error("a ring of {0} bytes is too small; give it at least {least}", least = writer::LEAST_BYTES)]
     TooSmall(u64),
-    /// One window has more than a segment holds.
+    /// One window is larger than a segment.
     #[error("a window takes {bytes} bytes, a segment of the ring holds {most}; make the ring larger")]
     WindowTooLarge {
         /// What it takes.
@@ -85,7 +87,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// Whether another folder, or another size, would do.
+    /// Whether another folder, or another size, would help.
     pub fn is_usage(&self) -> bool {
         use io::ErrorKind::{
             AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
@@ -127,7 +129,7 @@ impl RingError {
         RingError::io(doing, path, unwritten)
     }
 
-    /// It may be written, and yet the kernel locks nothing for this process.
+    /// It may be written, but the kernel does not lock anything for this process.
     fn locking(path: &Path) -> impl FnOnce(io::Error) -> RingError {
         RingError::io("lock", path, |_, e| e.to_string())
     }
@@ -138,7 +140,7 @@ impl RingError {
     }
 }
 
-/// Says why something could not be done with a place.
+/// The error for an operation on a place.
 type Why = fn(&Path, &io::Error) -> String;
 
 /// Name of the segment of this number.
@@ -146,7 +148,7 @@ fn segment_name(number: u64) -> String {
     format!("segment-{number:012}")
 }
 
-/// The segments of a folder by number, oldest first; whatever else is there is not ours.
+/// The segments of a folder by number, oldest first; other files do not belong to corun.
 fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RingError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(RingError::listing(folder))? {

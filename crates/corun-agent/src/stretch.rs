@@ -1,4 +1,4 @@
-//! A stretch of a ring, window by window, and from there to what precedes and follows it.
+//! A stretch of a ring, window by window, and from there to the earlier and later ones.
 //!
 //! All windows of a stretch are of one run of an agent: tenants of another run have other numbers.
 
@@ -7,14 +7,14 @@ use corun_model::Observation;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Of several runs of an agent in a time, which is taken.
+/// Of several runs of an agent in a time, the one to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The first.
     First,
     /// The last.
     Last,
-    /// The one with most windows; of several, the last.
+    /// The one with most windows; among equals, the last.
     Longest,
 }
 
@@ -23,7 +23,7 @@ pub enum Which {
 pub struct Stretch<T> {
     /// Who saw them.
     pub run: Arc<Run>,
-    /// When each began and ended, in nanoseconds since 1970, oldest first.
+    /// The start and end of each, in nanoseconds since 1970, oldest first.
     pub times: Vec<Range<u64>>,
     /// What is kept of each.
     pub windows: Vec<T>,
@@ -32,9 +32,9 @@ pub struct Stretch<T> {
 /// What was read of a time.
 #[derive(Clone, Debug)]
 pub struct Found<T> {
-    /// The stretch; `None`: there is no window.
+    /// The stretch; `None` if there is no window.
     pub stretch: Option<Stretch<T>>,
-    /// How many other runs have a part in that time.
+    /// The number of other runs with a part in that time.
     pub other_runs: usize,
     /// What could not be read last.
     pub damage: Option<Damage>,
@@ -48,8 +48,8 @@ impl<T> Stretch<T> {
     }
 }
 
-/// The windows of one run that have a part in a time. Of each is kept what `keep` makes of its number in the run, when it ended and what was
-/// seen: an hour of whole windows is more than fits.
+/// The windows of one run that overlap a time. For each, only the result of `keep` is kept, which gets its
+/// number in the run, its end and the observation: an hour of whole windows is too much.
 pub fn read<T>(
     reader: &Reader,
     wanted: Range<u64>,
@@ -83,7 +83,7 @@ pub fn read<T>(
     Found { stretch, other_runs, damage }
 }
 
-/// How much is looked at together: a ring may have days, a recording four windows a second.
+/// The longest stretch at a time: a ring may have days, a recording four windows a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
     /// Windows.
@@ -92,31 +92,31 @@ pub struct Most {
     pub ns: u64,
 }
 
-/// Of a time, what its last windows take, or its first; `None`: it has none.
+/// The part of a time covered by its last windows, or its first; `None` if it has none.
 pub fn part(reader: &Reader, wanted: &Range<u64>, from_its_end: bool, most: Most) -> Option<Range<u64>> {
     let has_part = |time: &&Range<u64>| time.start < wanted.end && time.end > wanted.start;
     let part = ends_of(reader.times().filter(has_part).collect(), from_its_end, most)?;
     Some(part.start.max(wanted.start)..part.end.min(wanted.end))
 }
 
-/// What the last windows before `first_ns` take; `None`: there are none. A window is where most of it is: those of an agent that is late
-/// overlap a little.
+/// The time covered by the last windows before `first_ns`; `None` if there are none. A window counts where
+/// most of it is: those of an agent that is late overlap a little.
 pub fn before(reader: &Reader, first_ns: u64, most: Most) -> Option<Range<u64>> {
     let is_before = |time: &&Range<u64>| time.start.midpoint(time.end) < first_ns;
     let part = ends_of(reader.times().filter(is_before).collect(), true, most)?;
     Some(part.start..part.end.min(first_ns))
 }
 
-/// What the first windows after `last_ns` take; `None`: there are none yet.
+/// The time covered by the first windows after `last_ns`; `None` if there are none yet.
 pub fn after(reader: &Reader, last_ns: u64, most: Most) -> Option<Range<u64>> {
     let is_after = |time: &&Range<u64>| time.start.midpoint(time.end) >= last_ns;
     let part = ends_of(reader.times().filter(is_after).collect(), false, most)?;
     Some(part.start.max(last_ns)..part.end)
 }
 
-/// From the first to the last of these, as far as so much of their end or beginning is wanted.
+/// From the first to the last of these, limited to this much of their end or beginning.
 fn ends_of(mut times: Vec<&Range<u64>>, from_its_end: bool, most: Most) -> Option<Range<u64>> {
-    // A clock that was set back has some times twice.
+    // If a clock was set back, some times occur twice.
     times.sort_unstable_by_key(|time| time.start);
     let left_out = times.len().saturating_sub(most.windows);
     let kept = if from_its_end { &times[left_out..] } else { &times[..times.len() - left_out] };

@@ -1,9 +1,10 @@
-//! Metrics as text: in Prometheus's format 0.0.4, or in OpenMetrics 1.0.0, which differs in what stands above the samples of a metric
-//! and ends with a mark.
+//! Metrics as text: in Prometheus's format 0.0.4, or in OpenMetrics 1.0.0, which differs in the lines above
+//! the samples of a metric and ends with a mark.
 //!
-//! The page of a thousand tenants has 25,000 lines, half of them of histograms, and a scraper waits for it. So the edges of
-//! histograms are written once, and of each histogram what its lines begin with. prometheus-client writes each line anew: a test
-//! holds this against it, byte by byte. In both formats edges are written as Go writes them, so that a series is the same in both.
+//! The page of a thousand tenants has 25,000 lines, half of them for histograms, and a scraper waits for it.
+//! So the edges of histograms are formatted once, and so is the beginning of the lines of each histogram.
+//! prometheus-client formats each line again; a test compares the two, byte by byte. In both formats edges
+//! have Go's format, so that a series is the same in both.
 
 use crate::metrics::{classic, seconds, Kind, Labels, Metric, Page, Rows, Write};
 use corun_model::Histogram;
@@ -67,7 +68,7 @@ struct Lines<'a> {
     bytes: &'a mut Vec<u8>,
     edges: &'a [String],
     name: &'a str,
-    /// What the lines of a histogram's buckets begin with; its room is used again.
+    /// The beginning of the lines of a histogram's buckets; the buffer is reused.
     before: Vec<u8>,
 }
 
@@ -148,7 +149,7 @@ fn put_label(bytes: &mut Vec<u8>, name: &str, value: &str) {
     bytes.push(b'"');
 }
 
-/// A number as `%g` of Go writes it, and so everybody who labels buckets.
+/// A number in the format of Go's `%g`, like every other exporter's bucket labels.
 fn as_go_writes(edge: f64) -> String {
     if edge.is_infinite() {
         return "+Inf".to_owned();

@@ -1,9 +1,10 @@
-//! Counters of an agent: what all windows so far came to, for a bounded number of tenants.
+//! Counters of an agent: the sums of all windows so far, for a bounded number of tenants.
 //!
-//! A tenant has series of its own: at once where somebody gave it a name by which it is asked for, as a container or a step of Slurm
-//! has; any other once it has been seen for [`GROWN_UP_NS`], or since the agent began. Where there is no room for all, [`Claim`] says
-//! who comes first. Who has none is summed in `other`, so nothing is missing from the sums. Threads of the kernel are one tenant, and
-//! so is corun. A tenant that ends keeps its series for [`LINGER_NS`], so that its last moments are scraped, and then they end together.
+//! When a tenant gets series of its own: at once if people ask for it by name, as for a container or a step
+//! of Slurm; otherwise once it has been seen for [`GROWN_UP_NS`], or since the agent began. If there is no
+//! room for all, [`Claim`] decides who comes first. A tenant without series is summed in `other`, so nothing
+//! is missing from the sums. Threads of the kernel are one tenant, and so is corun. A tenant that ends keeps
+//! its series for [`LINGER_NS`], so that its last moments are scraped. Then they all end together.
 
 use crate::admission::{is_asked_for, Claim};
 use crate::blame::{left_after, Blame};
@@ -13,19 +14,19 @@ use corun_model::{Histogram, Ledger, Observation, TakenBy, Tenant, TenantId, Ten
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Where time goes, as in the JSON of a profile.
+/// The categories of time, as in the JSON of a profile.
 pub const CATEGORIES: [&str; 9] =
     ["compute", "spin", "block", "steal", "throttled", "stopped", "frozen", "parked", "unknown"];
 
-/// How long a process group, a unit or another cgroup lives before it has series of its own: a build has thousands that live for
-/// less.
+/// How long a process group, a unit or another cgroup must live before it has series of its own: a build has
+/// thousands that live for less.
 pub const GROWN_UP_NS: u64 = 3_000_000_000;
 /// How long the series of a tenant stay after its end.
 pub const LINGER_NS: u64 = 120_000_000_000;
 /// What the contended ratio is of.
 pub const RECENT_NS: u64 = 10_000_000_000;
 
-/// Time by category, in nanoseconds; `None`: nobody ever told it from another.
+/// Time by category, in nanoseconds; `None` if it was never measured separately.
 pub type ByCategory = [Option<u64>; 9];
 
 /// What is counted of one tenant.
@@ -35,19 +36,19 @@ pub struct Series {
     pub label: Arc<str>,
     /// What sort of thing it is.
     pub kind: TenantKind,
-    /// Its key; empty where it stands for several.
+    /// Its key; empty if it stands for several.
     pub key: String,
     /// Where its time went.
     pub time: ByCategory,
-    /// Lengths of its waits in the run queue; `None`: the source does not tell.
+    /// Lengths of its waits in the run queue; `None` if the source does not have them.
     pub waits: Option<Histogram>,
     /// Who took its steal.
     pub blame: Blame<Arc<str>>,
-    /// Since when it is counted, on the host's clock.
+    /// The start of its count, on the host's clock.
     pub since_ns: u64,
     /// When it was last seen.
     seen_ns: u64,
-    /// What speaks for it where there is no room for all.
+    /// Its claim if there is no room for all.
     claim: Claim,
 }
 
@@ -60,19 +61,19 @@ pub struct Node {
     pub observed_ns: u64,
     /// Idle, busy and unknown time of CPUs.
     pub cpu_ns: [u64; 3],
-    /// What the hypervisor below took; `None`: this machine does not tell.
+    /// What the hypervisor took; `None` if this machine does not say.
     pub host_steal_ns: Option<u64>,
     /// Time in hard and soft interrupts.
     pub irq_ns: Option<u64>,
     /// The same of soft interrupts.
     pub softirq_ns: Option<u64>,
-    /// Time of all tasks, also of tenants whose series have ended.
+    /// Time of all tasks, including tenants whose series have ended.
     pub time: ByCategory,
     /// What was lost.
     pub loss: Loss,
     /// How often a tenant found no room, or lost its place, and is in `other`.
     pub dropped_tenants: u64,
-    /// What tasks wanted lately, by the end of the window.
+    /// The demand of tasks lately, at the end of the window.
     recent: VecDeque<(u64, Demand)>,
 }
 
@@ -97,9 +98,9 @@ enum Place {
 #[derive(Clone, Debug)]
 struct Waiting {
     claim: Claim,
-    /// From when on it wants some: it has lived for a while then.
+    /// The time from which it wants some: by then it has lived for a while.
     from_ns: u64,
-    /// Whether it has none since there is no room.
+    /// Whether it has none because there is no room.
     is_dropped: bool,
 }
 
@@ -124,7 +125,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// For at most so many tenants of their own.
+    /// For at most this many tenants of their own.
     pub fn new(most: usize) -> Totals {
         let series = [
             (label::KERNEL, TenantKind::Kernel),
@@ -152,13 +153,13 @@ impl Totals {
         self.began_ns
     }
 
-    /// Changes for how many tenants there is room. Those that are there stay until they end.
+    /// Changes the number of tenants for which there is room. Existing ones stay until they end.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Of the time in which tasks ran or wanted to, the share in which they waited for a CPU that somebody else had, over the
-    /// last ten seconds. Time without a budget is no such wait, nor is that on an idle CPU.
+    /// The share of the time in which tasks ran or wanted to that they waited for a CPU that somebody else
+    /// had, over the last ten seconds. Time without a budget is no such wait, nor is waiting for an idle CPU.
     pub fn contended_ratio(&self) -> Option<f64> {
         let recent = &self.node.recent;
         let sum = |of: fn(&Demand) -> u64| recent.iter().map(|(_, d)| of(d)).sum::<u64>();
@@ -195,7 +196,7 @@ impl Totals {
         self.end(|s| s.seen_ns + LINGER_NS <= end_ns);
     }
 
-    /// Finds a place for everybody who did something and has none.
+    /// Finds a place for every active tenant that has none.
     fn find_places(&mut self, seen: &Observation, is_first: bool) {
         let mut wanting = Vec::new();
         for t in &seen.by_tenant {
@@ -222,8 +223,8 @@ impl Totals {
         }
     }
 
-    /// Gives series to those who want some, as long as there is room, and then in the place of those who have ended or have the
-    /// smaller claim.
+    /// Gives series to tenants that want some, as long as there is room, and then in place of those that have
+    /// ended or have the smaller claim.
     fn admit(&mut self, mut wanting: Vec<(Claim, &Tenant)>, seen: &Observation) {
         wanting.sort_by(|(a, s), (b, t)| b.compare(a).then(s.id.cmp(&t.id)));
         let is_room_for_all = self.labels.len() + wanting.len() <= self.most;
@@ -253,7 +254,7 @@ impl Totals {
         self.drop_all(&gone, seen);
     }
 
-    /// Those who have series of their own, whoever gives way first last.
+    /// Tenants with series of their own, in the order of keeping them: the first to give way comes last.
     fn holders(&self, seen: &Observation) -> Vec<Holder> {
         let of_own = |t: &TenantObservation| match self.places.get(&t.id) {
             Some(Place::Own(label)) => Some((label.clone(), t.account.ledger)),
@@ -277,7 +278,7 @@ impl Totals {
         holders
     }
 
-    /// The label of new series of a tenant, or of those that it has.
+    /// The label of a tenant's new series, or of its present ones.
     fn own(&mut self, tenant: &Tenant, from_ns: u64) -> Arc<str> {
         if let Some(label) = self.labels.get(&tenant.key) {
             return label.clone();
@@ -289,7 +290,7 @@ impl Totals {
         label
     }
 
-    /// Those whose place others have now, by key, are in `other` from now on.
+    /// Tenants that lost their place, by key, are in `other` from now on.
     fn drop_all(&mut self, gone: &BTreeMap<String, Holder>, seen: &Observation) {
         if gone.is_empty() {
             return;
@@ -321,7 +322,7 @@ impl Totals {
             Some(Place::Own(label)) if self.series.contains_key(label) => label.clone(),
             Some(Place::Shared(word)) => Arc::from(*word),
             Some(_) => Arc::from(label::OTHER),
-            // Somebody who is only spoken of: an ended tenant, or the idle CPU.
+            // A tenant that is only mentioned: an ended one, or the idle CPU.
             None => match seen.tenant(id) {
                 Some(t) => match (label::shared(t.kind), self.labels.get(&t.key)) {
                     (Some(word), _) => Arc::from(word),
@@ -345,7 +346,8 @@ impl Totals {
             .iter()
             .map(|s| {
                 let culprit = self.label_of(s.tenant, seen);
-                // Who has the same series is the same to whoever reads it, but for those who have none of their own.
+                // Tenants with the same series are the same for a reader, except those that have none of
+                // their own.
                 let is_same = culprit == victim && &*culprit != label::OTHER;
                 let by = if is_same { TakenBy::Own } else { seen.taken_by(t.id, s.tenant) };
                 (culprit, by, s.steal_ns)

@@ -1,7 +1,7 @@
 //! Let a policy schedule two tenants for half a minute under a guard, and print whether it helps.
 //!
-//! `cargo run -p corun-session --example control -- TENANT TENANT`, with root. A tenant is named as `corun profile --all`
-//! lists it, or by a PID. Everything is undone at the end; with Ctrl-C, too.
+//! `cargo run -p corun-session --example control -- TENANT TENANT`, with root. Name a tenant as `corun
+//! profile --all` lists it, or by a PID. Everything is undone at the end; with Ctrl-C, too.
 
 use corun_policy::guard::Finding;
 use corun_report::control::notices::sentence;

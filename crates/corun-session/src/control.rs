@@ -40,10 +40,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use steering::BackendChoice;
 
-/// An epoch takes part of a millisecond to observe and decide on.
+/// Observing an epoch and deciding on it takes part of a millisecond.
 const LEAST_EPOCH_NS: u64 = 1_000_000;
 
-/// How long it looks around before it takes anybody for not there.
+/// How long it looks for a tenant before it counts as missing.
 const FIRST_LOOK_NS: u64 = 20_000_000;
 
 /// What to control, and how.
@@ -63,7 +63,7 @@ pub struct ControlOptions {
     pub backend: BackendChoice,
     /// End after this time, in nanoseconds; `None`: on request.
     pub length_ns: Option<u64>,
-    /// Record every context switch, where eBPF sees them.
+    /// Record every context switch, if eBPF sees them.
     pub trace: bool,
 }
 
@@ -82,10 +82,11 @@ impl ControlOptions {
         }
     }
 
-    /// Whether there is such a policy with such options, and whether it can decide that often; nobody is looked for yet.
+    /// Checks that there is such a policy with such options, and that it can decide that often; tenants are
+    /// not looked up yet.
     ///
     /// # Errors
-    /// When there is not, or it cannot.
+    /// If there is not, or it cannot.
     pub fn check(&self) -> Result<(), Error> {
         self.controller(Scope::everyone())?;
         let refused = |ns, why| Err(Error::Refused { what: Named::Epoch(ns), why });
@@ -107,7 +108,8 @@ impl ControlOptions {
         Controller::new(&self.policy, options, self.mode).map_err(|bad| Error::Usage(bad.to_string()))
     }
 
-    /// Counts what the policy needs counted; refused before anything is touched where that cannot be.
+    /// Counts the events that the policy needs; if that is impossible, it is refused before anything is
+    /// touched.
     fn counting(&self, root: &Root) -> Result<Option<Counting>, Error> {
         let entry = corun_policy::entry(&self.policy);
         let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
@@ -132,13 +134,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks for the tenants that were named, and for what protects them.
+    /// Looks up the named tenants, and their protections.
     ///
     /// # Errors
-    /// When there is no such policy, a tenant is not there or is protected, or the machine cannot be watched.
+    /// If there is no such policy, a tenant is missing or protected, or the machine cannot be watched.
     pub fn look_around(options: ControlOptions) -> Result<Plan, Error> {
         let root = Root::new("/");
-        // Whether there is such a policy with such options does not depend on the tenants that it may touch.
+        // Whether such a policy with such options exists does not depend on the tenants that it may touch.
         options.check()?;
         let turns_knobs = !options.controller(Scope::everyone())?.policy().knobs().is_empty();
         let mut counting = options.counting(&root)?;
@@ -153,7 +155,7 @@ impl Plan {
         watcher.advance(FIRST_LOOK_NS)?;
         let mut first = watcher.observe()?;
         let energy = EnergyMeter::start(&root);
-        // Whose tasks are there is known now; what they did is counted from here.
+        // The tenants with tasks are known now; their time is counted from here.
         counting.iter_mut().for_each(|c| c.read(&mut first));
         let protected = Protected::new(&root, &options.protect, acts);
         let scope = scope::scope(&root, &options.tenants, &options.protect, &protected, &first)?;
@@ -203,7 +205,7 @@ impl Plan {
         Ok(notices)
     }
 
-    /// What its user should know before it begins.
+    /// What the user should know before it begins.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -213,7 +215,7 @@ impl Plan {
         self.controller.policy()
     }
 
-    /// The tenants that were there at the first look and may be touched.
+    /// The tenants that existed at the first look and may be touched.
     pub fn covered(&self) -> impl Iterator<Item = &Tenant> {
         let covered = self.controller.covered();
         self.first.tenants.iter().filter(|t| covered.contains(&t.id))
@@ -222,7 +224,7 @@ impl Plan {
     /// Begins: from here on tenants may be touched.
     ///
     /// # Errors
-    /// When nothing here can carry the decisions out.
+    /// If nothing here can carry out the decisions.
     pub fn begin(self, stop: &Stop) -> Result<Control, Error> {
         let ControlOptions { tenants, protect, backend, length_ns, mode, .. } = &self.options;
         let policy = self.controller.policy();
@@ -257,7 +259,7 @@ impl Plan {
     }
 }
 
-/// That the guard will find nothing in so short a run; its periods end with an epoch.
+/// A notice that the guard cannot find anything in such a short run; its periods end with an epoch.
 fn too_short_for_guard(policy: &dyn Policy, length_ns: u64, epoch_ns: u64) -> Option<Notice> {
     let period_ns = period_ns(policy, epoch_ns);
     let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
@@ -270,7 +272,7 @@ fn too_short_for_guard(policy: &dyn Policy, length_ns: u64, epoch_ns: u64) -> Op
     })
 }
 
-/// A policy at work: an iterator over its epochs. Dropped, it undoes everything.
+/// A policy at work: an iterator over its epochs. Dropping it undoes everything.
 pub struct Control {
     host: LocalHost,
     controller: Controller,
@@ -282,7 +284,7 @@ pub struct Control {
     shares: Shares,
     /// `None`: the policy changes them.
     affinities: Option<Affinities>,
-    /// Of programs that share a page; `None` in a dry run.
+    /// Advice to programs that share a page; `None` in a dry run.
     advisor: Option<Advisor>,
     end: EndConditions,
     ended: Option<Ended>,
@@ -295,25 +297,25 @@ pub struct Control {
 pub struct ControlEpoch {
     /// What happened in it.
     pub seen: Observation,
-    /// Switches and wake-ups in it, where a trace was asked for.
+    /// Switches and wake-ups in it, if a trace was requested.
     pub trace: Trace,
-    /// The tenants that the policy may touch, of those that were seen.
+    /// The tenants that the policy may touch, among those that were seen.
     pub covered: BTreeSet<TenantId>,
     /// Whether the policy was in force.
     pub was_in_force: bool,
-    /// Whether everything was undone at its end, for a time without the policy, and what came of that. A failure ends the
-    /// session.
+    /// Whether everything was undone at its end, for a time without the policy, and the result of that. A
+    /// failure ends the session.
     pub undone: Option<Result<(), HostError>>,
-    /// What was decided at its end, in the order in which it was applied.
+    /// The decisions at its end, in the order in which they were applied.
     pub taken: Vec<Taken>,
-    /// What programs that share a page were advised at its end.
+    /// The advice to programs that share a page at its end.
     pub advised: Vec<Advised>,
-    /// Why the session ended with it; nothing was decided then.
+    /// Why the session ended with it; then there are no decisions.
     pub ended: Option<Ended>,
 }
 
 impl Control {
-    /// What its user should know of how decisions are carried out.
+    /// What the user should know about how decisions are carried out.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -333,12 +335,12 @@ impl Control {
         self.controller.is_in_force()
     }
 
-    /// What the guard has found; `None`: there is none.
+    /// The guard's finding; `None` if there is no guard.
     pub fn finding(&self) -> Option<Finding> {
         self.controller.finding()
     }
 
-    /// What carries the decisions out: `stock`, `sched_ext`; `none` in a dry run.
+    /// The backend of the decisions: `stock`, `sched_ext`; `none` in a dry run.
     pub fn backend(&self) -> &'static str {
         self.host.backend()
     }

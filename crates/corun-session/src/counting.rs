@@ -1,4 +1,4 @@
-//! Hardware counters of a session's windows, where they were asked for.
+//! Hardware counters of a session's windows, on request.
 
 use corun_linux::counters::live::{accepted, Precision};
 use corun_linux::counters::{Grain, LivePerf, Options, Plan, Refusal, Theme};
@@ -10,7 +10,7 @@ use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId, Unavail
 pub enum CountedUnit {
     /// Each task by itself.
     Task,
-    /// A command with all that it starts, including tasks that live shorter than a window.
+    /// A command with everything that it starts, including tasks that live shorter than a window.
     WholeCommand,
 }
 
@@ -20,7 +20,7 @@ pub fn absent(root: &Root) -> Option<Unavailable> {
     Some(refused_as(refused, false))
 }
 
-/// That the kernel counts nothing, to a caller that needs it or does not.
+/// The statement that the kernel counts nothing, for a caller that needs it or does not.
 fn refused_as(refusal: Refusal, is_needed: bool) -> Unavailable {
     Unavailable::new(What::HardwareCounters, Why::NoCounters { refusal, is_needed })
 }
@@ -28,23 +28,24 @@ fn refused_as(refusal: Refusal, is_needed: bool) -> Unavailable {
 /// What counting cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountingCost {
-    /// How much dearer a context switch became, in nanoseconds.
+    /// The added time of a context switch, in nanoseconds.
     pub added_ns: u64,
-    /// Share of the counted tasks' time on a CPU that this took, 0 to 1.
+    /// The share of the counted tasks' time on a CPU that this took, 0 to 1.
     pub share: f64,
 }
 
-/// Counters of a subject's tasks (of everybody's where there is none).
+/// Counters of a subject's tasks (of everybody's if there is no subject).
 pub struct Counting {
     perf: LivePerf,
     subject: Option<TenantId>,
-    /// Switches of the counted tasks in all windows so far, and their time on a CPU; `None`: some window did not say.
+    /// Switches of the counted tasks in all windows so far, and their time on a CPU; `None` if some window
+    /// did not have them.
     switches: Option<u64>,
     on_cpu_ns: u64,
 }
 
 impl Counting {
-    /// Begins to count `what`; `first` are tasks that are there already, such as a command that is held.
+    /// Starts counting `what`; `first` are existing tasks, such as a command that is held.
     ///
     /// # Errors
     /// For the report: nothing can be counted here, and why.
@@ -95,8 +96,8 @@ impl Counting {
         }
     }
 
-    /// What counting cost so far: the switches of the counted tasks, times what one costs more. `None` where either is not
-    /// known.
+    /// The cost of counting so far: the switches of the counted tasks, times the added cost of a switch.
+    /// `None` if either is unknown.
     pub fn cost(&self) -> Option<CountingCost> {
         let added_ns = self.perf.switch_cost()?.added_ns();
         (self.on_cpu_ns > 0).then_some(())?;
@@ -104,7 +105,8 @@ impl Counting {
         Some(CountingCost { added_ns, share })
     }
 
-    /// Fills in the counters of the whole run, of which `seen` is the sum. Returns how exact they are if they took turns.
+    /// Fills in the counters of the whole run, whose sum is `seen`. Returns how exact they are if they took
+    /// turns.
     pub fn read_whole(&self, seen: &mut Observation) -> Option<Precision> {
         self.perf.read_whole(seen);
         self.perf.precision_of_whole().filter(|p| p.counted_share < 0.999)

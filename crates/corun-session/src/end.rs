@@ -1,4 +1,5 @@
-//! When a session ends: the command has ended, the time is up, the subject has gone, or somebody asked it to stop.
+//! When a session ends: the command has ended, the time is up, the subject has gone, or somebody asked it to
+//! stop.
 
 use crate::error::Error;
 use crate::local_host::Watched;
@@ -8,10 +9,10 @@ use corun_linux::{procfs, Root};
 use corun_model::{HostError, Observation, TaskId, TenantId};
 use std::time::Duration;
 
-/// How long one look for an end may wait.
+/// How long one check for an end may wait.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
-/// How long a command has to end after it was asked to.
+/// How long a command has to end after the request.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Why a session ended.
@@ -19,9 +20,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub enum Ended {
     /// The command that was started has ended.
     Command,
-    /// The time that was asked for is over.
+    /// The requested time is over.
     TimeIsUp,
-    /// What was watched is no longer there.
+    /// The subject no longer exists.
     SubjectGone,
     /// A stop was asked for.
     Interrupted,
@@ -50,17 +51,18 @@ pub(crate) fn next_window<S, W, E: Into<Error>>(
     Some(window.map_err(E::into))
 }
 
-/// Limit: so many tasks are asked whether they are still there.
+/// Limit: at most this many tasks are checked for existence.
 const MOST_ASKED: usize = 64;
 
-/// How many tasks of a subject were there at the end of a window, other than the command itself.
+/// How many tasks of a subject existed at the end of a window, other than the command itself.
 pub fn left_behind(seen: &Observation, subject: Option<TenantId>, command: TaskId) -> usize {
     let root = Root::new("/");
     seen.tasks
         .iter()
         .filter(|t| t.alive && Some(t.tenant) == subject && t.id != command)
         .enumerate()
-        // Whoever is ending leaves its CPU after its parent has been told, which may be after the command has ended.
+        // An ending task leaves its CPU after its parent has been told, which may be after the command has
+        // ended.
         .filter(|(n, t)| {
             *n >= MOST_ASKED || procfs::process_stat(&root, t.id.0).is_ok_and(|stat| !stat.is_dead())
         })
@@ -69,9 +71,9 @@ pub fn left_behind(seen: &Observation, subject: Option<TenantId>, command: TaskI
 
 /// What ends a session.
 pub struct EndConditions {
-    /// The command that was started, if one was.
+    /// The started command, if there is one.
     pub running: Option<Running>,
-    /// When the session ends by itself, on the host's clock.
+    /// The time at which the session ends by itself, on the host's clock.
     pub end_ns: Option<u64>,
     /// Ends it on request.
     pub stop: Stop,
@@ -110,9 +112,9 @@ impl EndConditions {
         }
     }
 
-    /// Whether a command ends soon after a stop was asked for. A second request leaves it no time for that.
+    /// Whether a command ends soon after a stop request. A second request leaves it no time for that.
     fn ends_after_all(&self, running: &Running) -> bool {
-        // Who asks this process alone means both.
+        // A signal to this process alone is meant for both.
         if !self.stop.is_by_terminal() {
             running.tell(self.stop.signal().unwrap_or(libc::SIGTERM));
         }
@@ -134,10 +136,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn who_is_still_there_is_left_behind_and_who_is_ending_or_gone_is_not() {
+    fn a_live_task_is_left_behind_and_one_that_is_ending_or_gone_is_not() {
         let spawn = |program: &str, argument: &str| Command::new(program).arg(argument).spawn().unwrap();
         let (mut runs, mut ended) = (spawn("sleep", "60"), spawn("true", ""));
-        // It has ended and is not waited for.
+        // It has ended and has not been collected.
         while !procfs::process_stat(&Root::new("/"), ended.id()).unwrap().is_dead() {
             std::thread::yield_now();
         }
@@ -204,7 +206,7 @@ mod tests {
         EndConditions { running: None, end_ns, stop: Stop::new() }
     }
 
-    /// Lets windows of 30 ms pass, and says how many did and what ended the last.
+    /// Lets windows of 30 ms pass, and returns how many did and what ended the last one.
     fn windows(host: &mut Engine, end: &EndConditions) -> (usize, Ended) {
         let mut passed = 1;
         loop {
@@ -216,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_lasts_as_long_as_was_asked_for() {
+    fn a_window_lasts_as_long_as_requested() {
         let mut host = modelled();
         assert_eq!(until(None).wait(&mut host, Duration::from_millis(30)).unwrap(), None);
         assert_eq!(Host::now_ns(&host), 30 * MS);
     }
 
     #[test]
-    fn a_session_ends_when_its_time_is_up_also_within_a_window() {
+    fn a_session_ends_when_its_time_is_up_even_within_a_window() {
         let mut host = modelled();
         assert_eq!(windows(&mut host, &until(Some(70 * MS))), (3, Ended::TimeIsUp));
         assert_eq!(Host::now_ns(&host), 70 * MS);

@@ -10,13 +10,13 @@ use corun_model::why::NoSchedExt;
 use corun_model::{HostError, Unavailable, Why};
 use thiserror::Error;
 
-/// Why a session cannot begin, or cannot go on. What was changed is undone when the session is dropped.
+/// Why a session cannot begin, or cannot go on. Changes are undone when the session is dropped.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The caller asked for something that cannot be: one sentence with the remedy.
+    /// The caller asked for something impossible: one sentence with the remedy.
     #[error("{0}")]
     Usage(String),
-    /// A policy may not do what the caller asked for.
+    /// A policy may not do what the caller requested.
     #[error("{what}: {why}")]
     Refused {
         /// What was asked for.
@@ -24,7 +24,7 @@ pub enum Error {
         /// Why not, and the remedy.
         why: String,
     },
-    /// Nobody is there by what the caller named; a profile of everybody lists who is.
+    /// No tenant matches the caller's name; a profile of everybody lists all.
     #[error("{what}: {why}")]
     Absent {
         /// What was asked for.
@@ -48,19 +48,19 @@ pub enum Error {
         /// What protects it.
         why: Protected,
     },
-    /// A stop was asked for before the command began; it never runs.
+    /// A stop was requested before the command began; it never runs.
     #[error("stopped before it began")]
     Stopped {
-        /// The signal that asked for it, if one did.
+        /// The signal that requested it, if one did.
         signal: Option<i32>,
     },
-    /// A trace was asked for, and eBPF cannot be had.
+    /// A trace was requested, and eBPF is not available.
     #[error("a trace needs eBPF: {why}; go without one")]
     NoTrace {
         /// Why not.
         why: Why,
     },
-    /// The sched_ext scheduler was asked for by name and cannot be had.
+    /// The sched_ext scheduler was requested by name and is not available.
     #[error("{why}")]
     NoSchedExt {
         /// Why not.
@@ -80,7 +80,7 @@ pub enum Error {
     Host(#[from] HostError),
 }
 
-/// What a caller names to a policy.
+/// The names that a caller passes to a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     /// A tenant that it may touch.
@@ -105,7 +105,7 @@ impl std::fmt::Display for Named {
 }
 
 impl Error {
-    /// Whether the caller asked for something that cannot be, as against a machine that failed.
+    /// Whether the caller asked for something impossible, as opposed to a failure of the machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
-//! The trace of a run as it grows, of bounded size.
+//! The growing trace of a run, of bounded size.
 
 use corun_model::trace::Trace;
 
-/// Most events that are kept: some 300 MB, minutes of a busy machine. Later ones are counted as lost.
+/// Most events that are kept: about 300 MB, minutes of a busy machine. Later ones are counted as lost.
 const MOST_EVENTS: usize = 8_000_000;
 
 /// What was traced so far.
@@ -13,7 +13,7 @@ pub struct KeptTrace {
 }
 
 impl KeptTrace {
-    /// Takes what a host has traced since the last call, with what it has lost in all.
+    /// Adds a host's trace since the last call, with its total losses.
     pub fn take(&mut self, more: Trace) {
         let room = MOST_EVENTS - self.trace.events.len();
         self.unkept += more.events.len().saturating_sub(room) as u64;

@@ -11,9 +11,10 @@
 //! | say what this machine takes from a program that computes | [`Noise`] | a measurement |
 //! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
 //!
-//! A **session** is an iterator over windows of time on this machine. It ends by itself when the command, the subject or the
-//! time ends, or when a [`Stop`] asks for it from another thread. `finish` sums up and hands a command back. Dropped
-//! early, a session leaves nothing behind: nobody stays parked, and nothing stays in the kernel. A command goes on.
+//! A **session** is an iterator over windows of time on this machine. It ends by itself when the command, the
+//! subject or the time ends, or when a [`Stop`] asks for it from another thread. `finish` sums up and returns
+//! a command. A session that is dropped early leaves nothing behind: nobody stays parked, and nothing stays
+//! in the kernel. A command goes on.
 //!
 //! ```no_run
 //! use corun_session::{Profile, ProfileOptions, Stop, Target};
@@ -44,14 +45,16 @@
 //! the run took 4.45 times as long as alone (3.67 to 5.40)
 //! ```
 //!
-//! `control` lets a policy schedule the tenants that are named, and says whether it helps.
+//! `control` lets a policy schedule the named tenants, and says whether it helps.
 //!
-//! What is seen are the types of `corun-model`. Where eBPF is allowed (root, or CAP_BPF and CAP_PERFMON), ledgers and culprits
-//! are exact. Elsewhere the kernel's own sums are read, and what cannot be seen is in [`Observation::unavailable`] with
-//! its reason. Errors are for people, too: [`Error::is_usage`] says whether the caller asked for something that cannot be.
+//! Observations have the types of `corun-model`. If eBPF is allowed (root, or CAP_BPF and CAP_PERFMON),
+//! ledgers and culprits are exact. Otherwise the kernel's own sums are read, and [`Observation::unavailable`]
+//! lists what cannot be seen, with its reason. Errors are for people, too: [`Error::is_usage`] says whether
+//! the caller asked for something impossible.
 //!
-//! Nothing here prints, and nothing needs a terminal. Signals are left alone unless [`Stop::on_signals`] is used. A program that
-//! controls tenants is started once more as its own supervisor: it calls [`supervise_if_asked`] first in `main`.
+//! Nothing here prints, and nothing needs a terminal. Signals are left alone unless [`Stop::on_signals`] is
+//! used. A program that controls tenants is started once more as its own supervisor, so it calls
+//! [`supervise_if_asked`] first in `main`.
 //!
 //! [`Observation::unavailable`]: corun_model::Observation::unavailable
 

@@ -1,13 +1,13 @@
-//! This machine as a host: one that is only watched, or one that is steered as well.
+//! This machine as a host: only watched, or also steered.
 
 use corun_linux::backend::KnobSupport;
 use corun_linux::steered::SteeredHost;
 use corun_linux::watcher::Watcher;
 use corun_model::{Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace};
 
-/// A host that knows its subject, if it has one, and whether that is still there.
+/// A host that knows its subject, if it has one, and whether the subject still exists.
 pub trait Watched: Host {
-    /// The tenant that is watched; `None`: everybody alike.
+    /// The watched tenant; `None`: everybody alike.
     fn subject(&self) -> Option<TenantId>;
 
     /// Whether any task of the subject is left.
@@ -24,7 +24,7 @@ impl Watched for Watcher {
     }
 }
 
-/// This machine. Dropped, it restores everything that was changed through it.
+/// This machine. Dropping it undoes every change made through it.
 pub enum LocalHost {
     /// It is watched, and nobody is touched.
     Watched(Box<Watcher>),
@@ -41,7 +41,7 @@ impl LocalHost {
         }
     }
 
-    /// What turns its knobs: `stock`, `sched_ext`, or `none`.
+    /// The backend of its knobs: `stock`, `sched_ext`, or `none`.
     pub fn backend(&self) -> &'static str {
         match self {
             LocalHost::Watched(_) => "none",
@@ -49,7 +49,7 @@ impl LocalHost {
         }
     }
 
-    /// What becomes of each knob; nothing where none is turned.
+    /// The effect of each knob; empty if none is set.
     pub fn support(&self) -> Vec<KnobSupport> {
         match self {
             LocalHost::Watched(_) => Vec::new(),
@@ -65,7 +65,7 @@ impl LocalHost {
         }
     }
 
-    /// What the subject did since the last call; `None`: it is not recorded.
+    /// What the subject did since the last call; `None` if it is not recorded.
     pub fn take_run_log(&mut self) -> Option<RunLog> {
         match self {
             LocalHost::Watched(watcher) => watcher.take_run_log(),

@@ -1,12 +1,12 @@
-//! How noisy this machine is: what it takes, right now, from a program that computes, and who takes it.
+//! How noisy this machine is: what it takes now from a program that computes, and who takes it.
 //!
-//! Method: threads measure what is taken from them ([`corun_linux::noise`]), while a watcher keeps their ledgers. Two programs
-//! compute, one after the other: one thread that may go to any CPU, as a benchmark of one thread does, and one thread on each CPU.
-//! The first says what can be had here, since the kernel moves it away from others where it can. The second says what each CPU
-//! loses, and what a program with as many threads as CPUs would lose.
+//! Method: threads measure their losses ([`corun_linux::noise`]), while a watcher keeps their ledgers. Two
+//! programs compute, one after the other: one thread that may use any CPU, as in a benchmark of one thread,
+//! and one thread on each CPU. The first shows what is achievable here, since the kernel moves it away from
+//! others if it can. The second shows the loss of each CPU, and of a program with as many threads as CPUs.
 //!
-//! Limits: those of [`corun_linux::noise`]. Without the probe nobody is named. What the kernel counts of the hypervisor and of interrupts
-//! is counted in ticks of 10 ms, over all CPUs.
+//! Limits: those of [`corun_linux::noise`]. Without the probe no culprit is named. The kernel counts the time
+//! of the hypervisor and of interrupts in ticks of 10 ms, over all CPUs.
 
 mod summary;
 
@@ -23,30 +23,31 @@ use corun_model::observation::Account;
 use corun_model::{CpuId, Host, Machine, Observation, TaskId, Tenant, TenantId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
-/// The length of a window: what watching takes is taken from the program, and closing a window takes a millisecond.
+/// The length of a window: watching takes time from the program, and closing a window takes a millisecond.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// How long one look for an end may wait.
+/// How long one check for an end may wait.
 const LOOK_NS: u64 = 100_000_000;
 
 /// What was measured.
 pub struct Noise {
     /// The programs, in their order.
     pub programs: Vec<Program>,
-    /// How it was watched; `None`: only the gaps are known.
+    /// The source; `None`: only the gaps are known.
     pub source: Option<Source>,
-    /// The machine's shape; `None`: it was not watched.
+    /// The machine's shape; `None` if it was not watched.
     pub machine: Option<Machine>,
     /// What could not be seen, and why.
     pub missing: Vec<Unavailable>,
-    /// Whether a stop was asked for before it was over.
+    /// Whether a stop was requested before it was over.
     pub is_interrupted: bool,
 }
 
-/// A program that computed, and what was taken from it.
+/// A program that computed, and its losses.
 pub struct Program {
     /// Its threads.
     pub threads: Vec<Thread>,
-    /// Who took how much of their time, in nanoseconds: tenants that were scheduled while they waited; `None` in it: nobody knows who.
+    /// Who took how much of their time, in nanoseconds: tenants that were scheduled while they waited; an
+    /// inner `None` is an unknown one.
     pub takers: BTreeMap<Option<TenantId>, u64>,
     /// The tenants that are named.
     pub tenants: Vec<Tenant>,
@@ -54,25 +55,26 @@ pub struct Program {
 
 /// One of its threads.
 pub struct Thread {
-    /// The CPU that it was kept on; `None`: it went where it liked.
+    /// The CPU that it was pinned to; `None`: not pinned.
     pub cpu: Option<CpuId>,
     /// What was taken from it.
     pub taken: Taken,
-    /// Where its time went, by its ledger; `None`: it was not watched.
+    /// Where its time went, according to its ledger; `None` if it was not watched.
     pub account: Option<Account>,
-    /// What the hypervisor says it took of its CPU, in nanoseconds; `None`: it says nothing, or the thread had no CPU of its own.
+    /// What the hypervisor took from its CPU by its own account, in nanoseconds; `None` if it does not say,
+    /// or the thread had no CPU of its own.
     pub host_steal_ns: Option<u64>,
 }
 
 /// How this machine is watched meanwhile.
 enum Watch {
     Ebpf(Box<Watcher>),
-    /// Only this process: everybody's `/proc` would be read by a program that wants to know how much is taken from it.
+    /// Only this process: reading everybody's `/proc` would disturb the measurement.
     Schedstat(Box<SchedstatHost>),
 }
 
 impl Watch {
-    /// In the best way there is; and what cannot be seen for it.
+    /// With the best source; also returns what that cannot see.
     fn start(wanted: Option<Source>) -> Result<(Option<Watch>, Vec<Unavailable>), Error> {
         let root = Root::new("/");
         let mut missing = Vec::new();
@@ -122,7 +124,7 @@ impl Noise {
     /// Measures for so long in all.
     ///
     /// # Errors
-    /// When no thread can be started, or the source that was asked for cannot be had.
+    /// If no thread can be started, or the requested source is not available.
     pub fn measure(length_ns: u64, source: Option<Source>, stop: &Stop) -> Result<Noise, Error> {
         let (mut watch, mut missing) = stop.at_once(|| Watch::start(source))?;
         let failed = |error: std::io::Error| Error::Usage(format!("cannot measure noise: {error}"));
@@ -157,7 +159,7 @@ impl Noise {
     }
 }
 
-/// Lets threads compute, and says what was seen meanwhile.
+/// Lets threads compute, and returns the observations meanwhile.
 fn watched(
     spinners: &Spinners,
     length_ns: u64,
@@ -167,7 +169,7 @@ fn watched(
     let mut watch = watch;
     let mut seen: Option<Observation> = None;
     if let Some(watch) = &mut watch {
-        // What came before is not of this.
+        // Earlier time does not belong to this.
         watch.host().observe()?;
     }
     let end_ns = spinners.begin(length_ns);

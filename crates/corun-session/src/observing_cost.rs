@@ -1,23 +1,24 @@
-//! What watching costs: this process's own CPU time, and that of the probe by the kernel's count.
+//! The cost of watching: this process's own CPU time, and that of the probe by the kernel's count.
 
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::watcher::Watcher;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long the kernel counts what the probe costs: counting costs some itself.
+/// How long the kernel counts the cost of the probe: counting has a cost, too.
 const COUNTED: Duration = Duration::from_millis(500);
 
 /// What watching has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObservingCost {
-    /// This process's CPU time, in nanoseconds. Loading the probe is not in it: it comes before the first window.
+    /// This process's CPU time, in nanoseconds. It excludes loading the probe, which comes before the first
+    /// window.
     pub cpu_ns: u64,
-    /// What the probe has cost, where that was counted.
+    /// The cost of the probe, if it was counted.
     pub probe: Option<ProbeCost>,
 }
 
-/// What the probe has cost while that was counted.
+/// The cost of the probe during the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeCost {
     /// CPU time, in nanoseconds.
@@ -29,7 +30,7 @@ pub struct ProbeCost {
 }
 
 impl ProbeCost {
-    /// What one context switch cost, in nanoseconds.
+    /// The cost of one context switch, in nanoseconds.
     pub fn ns_per_switch(&self) -> Option<u64> {
         self.ns.checked_div(self.switches)
     }
@@ -72,7 +73,7 @@ impl CostMeter {
         }
     }
 
-    /// What it was at the last sample.
+    /// The value at the last sample.
     pub fn cost(&self) -> ObservingCost {
         self.cost
     }

@@ -18,15 +18,17 @@ use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor,
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How often an estimate is due, and how many times as long as making one took must lie between two: a program of hundreds
-/// of threads is estimated less often.
+/// How often an estimate is due, and the minimum pause between two as a multiple of the time that one takes:
+/// a program with hundreds of threads is estimated less often.
 const ESTIMATE_NS: u64 = 500_000_000;
 const ESTIMATE_TIMES: u64 = 50;
 
-/// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
+/// The share of the program's time on a CPU that counting may take, from the earliest time of a dedicated
+/// window on.
 const COUNTING: f64 = 0.03;
 
-/// What a wake-up takes where CPUs sleep: threads that sleep often wait for it alone, and not where loops keep CPUs awake.
+/// The cost of a wake-up if CPUs sleep: threads that sleep often wait for it when alone, but not if loops
+/// keep CPUs awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeUp {
     /// Nobody knows.
@@ -41,7 +43,7 @@ pub enum WakeUp {
 /// How to predict.
 #[derive(Clone, Debug)]
 pub struct PredictOptions {
-    /// The source; `None`: the best there is.
+    /// The source; `None`: the best one.
     pub source: Option<Source>,
     /// End after this time, in nanoseconds; `None`: with the command, with the subject, or on request.
     pub length_ns: Option<u64>,
@@ -51,13 +53,13 @@ pub struct PredictOptions {
     pub counters: bool,
     /// Park co-runners for short windows, to see what the subject does alone. `None`: nobody is touched.
     pub dedicated: Option<Parking>,
-    /// What a wake-up takes on this machine where CPUs sleep.
+    /// The cost of a wake-up on this machine if CPUs sleep.
     pub wake_up: WakeUp,
-    /// By which method the slowdown is found.
+    /// The method for the slowdown.
     pub way: Way,
-    /// How the program's work is given to its threads.
+    /// How the program's work is distributed to its threads.
     pub assignment: Assignment,
-    /// How often the interval should hold what the whole run shows.
+    /// How often the interval should contain the result of the whole run.
     pub confidence: f64,
 }
 
@@ -78,8 +80,8 @@ impl Default for PredictOptions {
     }
 }
 
-/// A target whose slowdown is predicted: an iterator over its windows. Dropped, it lets everybody run and leaves nothing in
-/// the kernel; a command goes on.
+/// A target whose slowdown is predicted: an iterator over its windows. Dropping it unparks everybody and
+/// leaves nothing in the kernel; a command goes on.
 pub struct Predict {
     watch: SubjectWatch,
     end: EndConditions,
@@ -90,7 +92,7 @@ pub struct Predict {
     left_behind: Option<usize>,
     begin_ns: u64,
     predictor: Predictor,
-    /// Where dedicated windows were asked for: their schedule, and a predictor that does not know them.
+    /// If dedicated windows were requested: their schedule, and a predictor that does not know them.
     schedule: Option<Schedule>,
     ledger_alone: Option<Predictor>,
     next_ns: u64,
@@ -101,27 +103,27 @@ pub struct Predict {
 /// A window, with the dedicated window that followed it if one was opened.
 #[derive(Clone, Debug)]
 pub struct PredictWindow {
-    /// What the predictor was given, in order.
+    /// The input of the predictor, in order.
     pub recorded: Vec<Recorded>,
     /// When it ended, on the host's clock.
     pub end_ns: u64,
-    /// Whether it is time to ask for an estimate; one is due in the end.
+    /// Whether it is time to ask for an estimate; one is always due at the end.
     pub is_estimate_due: bool,
     /// Why the session ended with it.
     pub ended: Option<Ended>,
 }
 
 impl Predict {
-    /// Begins to watch, and lets a command begin.
+    /// Starts watching, and lets a command begin.
     ///
     /// # Errors
-    /// When there is no such target, or it is everybody; when the machine cannot be watched; when co-runners are to be parked
-    /// and cannot be. A command has not begun then.
+    /// If there is no such target, or it is everybody; if the machine cannot be watched; if co-runners are to
+    /// be parked and cannot be. Then a command has not begun.
     pub fn start(target: &Target, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
         Predict::of(target.arm(&Root::new("/"))?, options, stop)
     }
 
-    /// The same with a command that has an environment and files of its own, which it keeps.
+    /// The same for a command with its own environment and files, which it keeps.
     ///
     /// # Errors
     /// As [`Predict::start`].
@@ -152,7 +154,7 @@ impl Predict {
             watch.lacks(What::WakeUpTime, Why::Said(in_words(&e)));
             None
         });
-        // What came before a command begins is not its run.
+        // Time before a command begins does not belong to its run.
         watch.observe()?;
         let begin_ns = watch.now_ns();
         let running = armed.held.map(|held| release(held, stop)).transpose()?;
@@ -187,7 +189,7 @@ impl Predict {
         &self.description
     }
 
-    /// Whether it is a cgroup that nobody was in when this began: whoever comes will be watched.
+    /// Whether it is a cgroup that was empty at the start: later processes in it are watched.
     pub fn is_deserted(&self) -> bool {
         self.is_deserted
     }
@@ -212,12 +214,12 @@ impl Predict {
         &self.predictor
     }
 
-    /// The same without what dedicated windows have shown; `None`: none were asked for.
+    /// The same without the result of dedicated windows; `None` if none were requested.
     pub fn ledger_alone(&self) -> Option<&Predictor> {
         self.ledger_alone.as_ref()
     }
 
-    /// What dedicated windows have shown; `None`: none were asked for.
+    /// The result of dedicated windows; `None` if none were requested.
     pub fn found(&self) -> Option<&Found> {
         self.schedule.as_ref().map(Schedule::found)
     }
@@ -248,13 +250,13 @@ impl Predict {
         recorded.push(Recorded { label, window });
     }
 
-    /// Whether a dedicated window would help now. The budget is not considered here.
+    /// Whether a dedicated window would help now. This ignores the budget.
     fn is_dedicated_due(&self, now_ns: u64) -> bool {
         let wants = self.predictor.wants_dedicated();
         self.schedule.as_ref().is_some_and(|s| s.next(now_ns, wants) == Next::Open)
     }
 
-    /// Takes what was seen before a dedicated window, and that window if it counts.
+    /// Adds the observation before a dedicated window, and that window if it counts.
     fn opened(&mut self, window: &DedicatedWindow, recorded: &mut Vec<Recorded>) {
         self.take(&window.before, Label::Shared, recorded);
         let taken = Taken {
@@ -270,7 +272,7 @@ impl Predict {
         }
     }
 
-    /// Takes that none was opened because of who ran in `seen`.
+    /// Records that none was opened because of tenants that ran in `seen`.
     fn not_dedicated(&mut self, seen: &Observation, not_dedicated: NotDedicated) {
         let of = |u: Unparkable| InTheWay { tenant: u.tenant, why: u.why, on_cpu_ns: u.on_cpu_ns };
         let in_the_way: Vec<InTheWay> = not_dedicated.unparkable.into_iter().map(of).collect();
@@ -291,7 +293,7 @@ impl Predict {
         }
         if self.ended.is_none() && self.is_dedicated_due(end_ns) {
             match self.watch.open_dedicated(&seen, OTHERS).map_err(of_dedicated)? {
-                // Of what was seen when they ended nobody knows what it was.
+                // The observation when they ended cannot be classified.
                 Opening::NotNow | Opening::Ended => {}
                 Opening::NotDedicated(not_dedicated) => self.not_dedicated(&seen, not_dedicated),
                 Opening::Opened(window) => {
@@ -312,7 +314,7 @@ impl Predict {
         Ok(PredictWindow { recorded, end_ns, is_estimate_due, ended: self.ended })
     }
 
-    /// Tasks that a command has left behind; `None`: it has not ended, or there is none.
+    /// Tasks that a command has left behind; `None` if it has not ended, or there is none.
     pub fn left_behind(&self) -> Option<usize> {
         self.left_behind
     }
@@ -327,7 +329,7 @@ impl Predict {
     }
 }
 
-/// The host's error is said as such.
+/// The host's error is returned as such.
 fn of_dedicated(error: DedicatedError) -> Error {
     match error {
         DedicatedError::Host(error) => Error::Host(error),

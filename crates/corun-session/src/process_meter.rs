@@ -1,8 +1,9 @@
-//! One process as a meter: what it ran, spun and waited, window by window. The loads that press on a victim go by it.
+//! One process as a meter: its run, spin and wait times, window by window. The loads that press on a victim
+//! use it.
 //!
-//! The ledger comes from the probe where that is allowed, and else from the process's own `schedstat` files, whose windows
-//! are a tick of the scheduler less exact. Spinning is told from computing by samples of the instruction pointer, as far as
-//! this machine allows it.
+//! The ledger comes from the probe if it is allowed, and otherwise from the process's own `schedstat` files,
+//! whose windows are less exact by a tick of the scheduler. Spinning is separated from computing by samples
+//! of the instruction pointer, as far as this machine allows it.
 
 use crate::error::Error;
 use corun_linux::probe::LiveOptions;
@@ -16,33 +17,33 @@ use corun_model::{Host, HostError, Observation, TaskId, TenantId};
 /// The share of its time on a CPU that must have been judged for its spinning to be known.
 const JUDGED: f64 = 0.98;
 
-/// A process, with its threads and descendants, that is watched.
+/// A watched process, with its threads and descendants.
 pub struct ProcessMeter {
     watcher: Watcher,
     tenant: TenantId,
     spin: Option<SpinSampler>,
 }
 
-/// What a process did in a window.
+/// The activity of a process in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessWindow {
     /// The window's length, in nanoseconds.
     pub window_ns: u64,
     /// Time on a CPU over all its tasks, in nanoseconds.
     pub run_ns: u64,
-    /// Of it, spinning; `None`: too much of it was not judged.
+    /// Spinning in that time; `None` if too much of it was not judged.
     pub spin_ns: Option<u64>,
-    /// Time in which its tasks waited for a CPU that something else had, in nanoseconds.
+    /// Time in which its tasks waited for a CPU that another task had, in nanoseconds.
     pub wait_ns: u64,
     /// Whether it is still there.
     pub alive: bool,
 }
 
 impl ProcessMeter {
-    /// Begins to watch process `pid`; with `spin`, to tell its spinning from computing.
+    /// Starts watching process `pid`; with `spin`, its spinning is separated from computing.
     ///
     /// # Errors
-    /// When there is no such process, or it cannot be watched.
+    /// If there is no such process, or it cannot be watched.
     pub fn start(pid: u32, spin: bool) -> Result<ProcessMeter, Error> {
         let root = Root::new("/");
         let subject = Subject::processes(&root, &[pid])?;
@@ -67,10 +68,10 @@ impl ProcessMeter {
         self.watcher.source()
     }
 
-    /// Lets so much time pass, and says what the process did in it.
+    /// Lets this much time pass, and returns the activity of the process in it.
     ///
     /// # Errors
-    /// When it can no longer be watched.
+    /// If it can no longer be watched.
     pub fn window(&mut self, ns: u64) -> Result<ProcessWindow, HostError> {
         self.watcher.advance(ns)?;
         let seen = self.watcher.observe()?;
@@ -87,7 +88,7 @@ impl ProcessMeter {
         })
     }
 
-    /// Sees to it that all its tasks are sampled.
+    /// Makes sure that all its tasks are sampled.
     fn follow(&mut self, seen: &Observation) {
         let tasks = seen.tasks.iter().filter(|t| t.alive && t.tenant == self.tenant);
         if let Some(sampler) = &mut self.spin {

@@ -25,34 +25,35 @@ use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
 use std::process::Command;
 use std::time::Duration;
 
-/// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
+/// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so about 30 M switches a second fit.
 pub const TRACE_BYTES: u32 = 16 << 20;
 
-/// Watching may cost one part in so many of a CPU: closing windows, and replaying.
+/// Watching may cost at most one part in this many of a CPU: closing windows, and replaying.
 const WORTH: u32 = 50;
 /// The same in percent.
 const WORTH_PERCENT: u64 = 100 / WORTH as u64;
-/// What replays may cost besides: a short run is replayed once.
+/// The additional cost allowed for replays: a short run is replayed once.
 const REPLAY_SPARE: Duration = Duration::from_millis(200);
 
 /// How to see.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileOptions {
-    /// The source; `None`: the best there is.
+    /// The source; `None`: the best one.
     pub source: Option<Source>,
     /// End after this time, in nanoseconds; `None`: with the command, with the subject, or on request.
     pub length_ns: Option<u64>,
-    /// Count hardware events. Every context switch of a counted task becomes dearer.
+    /// Count hardware events. Every context switch of a counted task takes longer.
     pub counters: Option<CountedUnit>,
     /// Keep every context switch; needs eBPF.
     pub trace: bool,
-    /// Keep so many of the longest waits for a CPU, one by one; needs eBPF, and traces every switch.
+    /// Keep this many of the longest waits for a CPU, one by one; this needs eBPF, and traces every switch.
     pub worst: Option<usize>,
-    /// Tasks that can be followed at a time; `None`: four times those there are.
+    /// Tasks that can be followed at a time; `None`: four times the present number.
     pub max_tasks: Option<u32>,
 }
 
-/// A target that is watched: an iterator over its windows. Dropped, it leaves nothing in the kernel; a command goes on.
+/// A watched target: an iterator over its windows. Dropping it leaves nothing in the kernel; a command goes
+/// on.
 pub struct Profile {
     watcher: Watcher,
     counting: Option<Counting>,
@@ -66,11 +67,11 @@ pub struct Profile {
     slot: Slot,
     cost: CostMeter,
     recording: Recording,
-    /// How much of its time the subject lost: what `verify` would say.
+    /// How much of its time the subject lost: the result of `verify`.
     judge: Option<Judge>,
-    /// What the judge is told of the subject's time alone.
+    /// The judge's input about the subject's time alone.
     replay: Option<Replay>,
-    /// CPU time that replays took while it was watched.
+    /// CPU time of replays during the watch.
     replayed: Duration,
     trace: KeptTrace,
     keeps_trace: bool,
@@ -80,16 +81,16 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Begins to watch, and lets a command begin.
+    /// Starts watching, and lets a command begin.
     ///
     /// # Errors
-    /// When there is no such target, the machine cannot be watched, or a trace was asked for and cannot be had. A command
-    /// has not begun then.
+    /// If there is no such target, the machine cannot be watched, or a trace was requested and is not
+    /// available. Then a command has not begun.
     pub fn start(target: &Target, options: &ProfileOptions, stop: &Stop) -> Result<Profile, Error> {
         Profile::of(target.arm(&Root::new("/"))?, options, stop)
     }
 
-    /// The same with a command that has an environment and files of its own, which it keeps.
+    /// The same for a command with its own environment and files, which it keeps.
     ///
     /// # Errors
     /// As [`Profile::start`].
@@ -108,7 +109,7 @@ impl Profile {
             waits: options.worst.is_some(),
             record_bytes: if replays { RECORD_BYTES } else { 0 },
             max_tasks: options.max_tasks,
-            // Or a co-runner that has the name of this program could not be told from it.
+            // Otherwise a co-runner with the name of this program would be indistinguishable from it.
             watcher_apart: true,
             ..LiveOptions::new(armed.subject)
         };
@@ -168,7 +169,7 @@ impl Profile {
         &self.description
     }
 
-    /// Whether it is a cgroup that nobody was in when this began: whoever comes will be watched.
+    /// Whether it is a cgroup that was empty at the start: later processes in it are watched.
     pub fn is_deserted(&self) -> bool {
         self.is_deserted
     }
@@ -188,12 +189,13 @@ impl Profile {
         self.watcher.machine()
     }
 
-    /// What cannot be seen because of how it sees, and why. Windows say what they cannot tell.
+    /// What its source cannot see, and why. Windows list what is missing in them.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
     }
 
-    /// Makes the windows from now on so long, or longer where observing is expensive. They are 100 ms long if nobody says so.
+    /// Sets the length of the following windows; they are longer if observing is expensive. The default is
+    /// 100 ms.
     pub fn set_window(&mut self, length: Duration) {
         self.slot = Slot { length };
     }
@@ -205,7 +207,7 @@ impl Profile {
 
     fn window(&mut self) -> Result<Observation, HostError> {
         self.ended = self.end.wait(&mut self.watcher, self.slot.length)?;
-        // Its own CPU time: on a machine that is busy it waits for a CPU as others do.
+        // Its own CPU time: on a busy machine it waits for a CPU as others do.
         let began_ns = process_cpu_ns();
         let mut seen = self.watcher.observe()?;
         if let Some(counting) = &mut self.counting {
@@ -229,7 +231,8 @@ impl Profile {
         Ok(seen)
     }
 
-    /// Takes what the subject has done, for a replay, unless that costs too much. What nobody replays is not recorded.
+    /// Takes the subject's events, for a replay, unless that costs too much. If nobody replays them, they are
+    /// not recorded.
     fn follow(&mut self, seen: &Observation) {
         let (Some(replay), Some(subject)) = (&mut self.replay, self.watcher.subject()) else { return };
         let Some(log) = self.watcher.take_run_log() else { return };
@@ -245,10 +248,10 @@ impl Profile {
         }
     }
 
-    /// Stops watching and sums up. A command that has ended is collected; one that goes on is handed back.
+    /// Stops watching and sums up. A command that has ended is collected; one that goes on is returned.
     ///
     /// # Errors
-    /// When nothing was seen, since the first window was never asked for.
+    /// If nothing was seen, since the first window was never requested.
     pub fn finish(mut self) -> Result<Profiled, Error> {
         let nothing = || Error::Usage("nothing was seen; let at least one window pass".into());
         let mut whole = self.recording.whole().cloned().ok_or_else(nothing)?;
@@ -269,7 +272,7 @@ impl Profile {
             evidence.into_iter().for_each(|evidence| judge.push_evidence(evidence));
             self.unavailable.extend(replay.unavailable());
         }
-        // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+        // This knows why something requested cannot be seen; the host reports that nobody asked for it.
         whole.unavailable.retain(|u| self.unavailable.iter().all(|own| own.what != u.what));
         whole.unavailable.extend(self.unavailable);
         Ok(Profiled {
@@ -316,7 +319,7 @@ pub struct Profiled {
     pub machine: Machine,
     /// The target in words.
     pub description: String,
-    /// How much of its time the subject lost to others; `None`: there was no subject.
+    /// How much of its time the subject lost to others; `None` if there was no subject.
     pub verdict: Option<Verdict>,
     /// What watching cost.
     pub cost: ObservingCost,
@@ -324,21 +327,21 @@ pub struct Profiled {
     pub turns_taken: Option<Precision>,
     /// What counting cost.
     pub counting_cost: Option<CountingCost>,
-    /// Every context switch, where a trace was asked for.
+    /// Every context switch, if a trace was requested.
     pub trace: KeptTrace,
-    /// Switches, wake-ups and waits that found no room in the ring, where they were traced.
+    /// Switches, wake-ups and waits that found no room in the ring, if they were traced.
     pub trace_lost: u64,
-    /// The longest waits for a CPU, longest first, where they were asked for.
+    /// The longest waits for a CPU, longest first, on request.
     pub worst: Option<Vec<Wait>>,
     /// Why it ended.
     pub ended: Ended,
-    /// Tasks that a command has left behind; `None`: it has not ended, or there was none.
+    /// Tasks that a command has left behind; `None` if it has not ended, or there was none.
     pub left_behind: Option<usize>,
     /// The command, if there was one. [`Running::wait`] collects it.
     pub command: Option<Running>,
 }
 
-/// How long a window is: 100 ms, or longer where observing is expensive, so that it stays below 2 % of a CPU.
+/// The length of a window: 100 ms, or longer if observing is expensive, so that it stays below 2 % of a CPU.
 struct Slot {
     length: Duration,
 }
@@ -360,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_become_longer_where_observing_is_expensive_and_never_shorter() {
+    fn windows_become_longer_if_observing_is_expensive_and_never_shorter() {
         let mut slot = Slot::default();
         slot.learn(Duration::from_millis(1));
         assert_eq!(slot.length, Duration::from_millis(100));

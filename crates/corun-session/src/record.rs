@@ -1,4 +1,4 @@
-//! Record: what a target does, event by event, and who else wants CPUs meanwhile, so that its run can be replayed.
+//! Record: the events of a target and the CPU demand of others meanwhile, so that its run can be replayed.
 
 use crate::end::{next_window, EndConditions, Ended};
 use crate::error::Error;
@@ -15,7 +15,8 @@ use corun_model::{Host, HostError, Machine, Observation, TenantId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The length of a window: what its events take in memory is bounded, and closing it costs about a millisecond of CPU time.
+/// The length of a window: it bounds the memory for its events, and closing it costs about a millisecond of
+/// CPU time.
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// How long to record.
@@ -28,13 +29,14 @@ pub struct RecordOptions {
 /// A window of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordedWindow {
-    /// What the target did and who else wanted CPUs: what a replay needs.
+    /// The target's events and the CPU demand of others: the input of a replay.
     pub run: RunWindow,
     /// What everybody did.
     pub seen: Observation,
 }
 
-/// A target that is recorded: an iterator over its windows. Dropped, it leaves nothing in the kernel; a command goes on.
+/// A recorded target: an iterator over its windows. Dropping it leaves nothing in the kernel; a command goes
+/// on.
 pub struct Record {
     watcher: Watcher,
     subject: TenantId,
@@ -45,10 +47,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins to record, and lets a command begin. Of a cgroup, its present processes are recorded and all that they start.
+    /// Starts recording, and lets a command begin. For a cgroup, its present processes are recorded and
+    /// everything that they start.
     ///
     /// # Errors
-    /// When there is no such target, it is none whose tasks can be recorded, or eBPF cannot be had. A command has not begun then.
+    /// If there is no such target, its tasks cannot be recorded, or eBPF is not available. Then a command has
+    /// not begun.
     pub fn start(target: &Target, options: &RecordOptions, stop: &Stop) -> Result<Record, Error> {
         let root = Root::new("/");
         let refused = || {
@@ -102,12 +106,12 @@ impl Record {
         self.watcher.machine()
     }
 
-    /// Why it ended; `None`: it goes on.
+    /// Why it ended; `None` while it goes on.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// Hands back the command, if there was one.
+    /// Returns the command, if there was one.
     pub fn finish(self) -> Option<Running> {
         self.end.running
     }
@@ -135,7 +139,7 @@ impl Iterator for Record {
     }
 }
 
-/// Who else wanted CPUs in a window.
+/// The CPU demand of others in a window.
 fn co_runners(seen: &Observation, subject: TenantId) -> Vec<CoRunner> {
     let mut found: BTreeMap<TenantId, (CoRunner, f64)> = BTreeMap::new();
     for task in seen.tasks.iter().filter(|t| seen.is_co_runner(subject, t.tenant)) {
@@ -149,7 +153,7 @@ fn co_runners(seen: &Observation, subject: TenantId) -> Vec<CoRunner> {
     }
     let named = found.into_iter().map(|(id, (other, squares))| {
         let name = seen.tenant(id).map_or_else(|| "others".to_owned(), |t| t.name.to_string());
-        // So many that want alike have this sum and this sum of squares (Kish's effective size).
+        // The number of equal demands with this sum and this sum of squares (Kish's effective size).
         let tasks = ((other.ran_ns + other.waited_ns) as f64).powi(2) / squares;
         CoRunner { name, tasks: tasks.round() as u32, ..other }
     });
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_tasks_of_its_own_is_refused_with_what_can_be_named() {
+    fn a_target_without_tasks_of_its_own_is_refused_with_the_possible_ones() {
         let refused =
             Record::start(&Target::Everybody, &RecordOptions::default(), &Stop::new()).err().unwrap();
         assert!(refused.is_usage() && refused.to_string().contains("-- CMD"), "{refused}");

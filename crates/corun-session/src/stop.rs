@@ -1,4 +1,4 @@
-//! How a session is asked to end: from another thread, or by Ctrl-C.
+//! How to ask a session to end: from another thread, or by Ctrl-C.
 
 use corun_linux::interrupt::Interrupt;
 use std::io;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 /// Asks a session to end. Clones ask the same session, from any thread.
 ///
-/// A session that is asked to end closes its window, yields it, and ends. A command that it started hears of it, too, and
-/// has a second to end by itself. A second request says that nothing is to be waited for any longer.
+/// A session that is asked to end closes its window, yields it, and ends. A command that it started is told,
+/// too, and has a second to end by itself. After a second request, nothing is waited for any longer.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     requests: Arc<AtomicU32>,
-    /// Those of whom it was made [apart](Stop::apart).
+    /// Those from which this one was made [apart](Stop::apart).
     outer: Vec<Arc<AtomicU32>>,
     signals: Option<Interrupt>,
 }
@@ -23,23 +23,24 @@ impl Stop {
         Stop::default()
     }
 
-    /// One that SIGINT, SIGTERM and SIGHUP ask as well; their handlers stay installed for the rest of the process. A signal
-    /// that this process ignores stays ignored.
+    /// A stop that SIGINT, SIGTERM and SIGHUP also trigger; their handlers stay installed for the rest of the
+    /// process. A signal that this process ignores stays ignored.
     ///
     /// # Errors
-    /// What the kernel says; with these signals it has no reason to.
+    /// The kernel's error; for these signals it has no reason to fail.
     pub fn on_signals() -> io::Result<Stop> {
         Ok(Stop { signals: Some(Interrupt::install()?), ..Stop::default() })
     }
 
-    /// One that ends a session by itself: whatever asks this one asks it, and not the other way round.
+    /// A stop for one session alone: a request to this one also applies to it, but not the other way around.
     #[must_use]
     pub fn apart(&self) -> Stop {
         let outer = self.outer.iter().chain([&self.requests]).cloned().collect();
         Stop { requests: Arc::default(), outer, signals: self.signals }
     }
 
-    /// Begins something during which a signal ends this process at once: it can take long, and leaves nothing to print or to undo.
+    /// Starts a phase in which a signal ends this process at once: it can take long, and leaves nothing to
+    /// print or to undo.
     pub fn at_once<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _ends = self.signals.map(|signals| signals.at_once());
         begin()
@@ -66,12 +67,12 @@ impl Stop {
         all.map(|requests| requests.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether a terminal asked it by Ctrl-C, which a command in the foreground has heard as well.
+    /// Whether a terminal requested it by Ctrl-C, which a command in the foreground has received as well.
     pub fn is_by_terminal(&self) -> bool {
         self.signals.is_some_and(|s| s.signal() == Some(libc::SIGINT) && !s.was_sent())
     }
 
-    /// The signal that asked it, if one did.
+    /// The signal that requested it, if one did.
     pub fn signal(&self) -> Option<i32> {
         self.signals.and_then(|signals| signals.signal())
     }
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_apart_hears_of_the_other_and_the_other_does_not_hear_of_it() {
+    fn a_stop_apart_receives_the_other_ones_request_and_not_the_other_way_around() {
         let (all, other) = (Stop::new(), Stop::new());
         let one = all.apart();
         one.stop();

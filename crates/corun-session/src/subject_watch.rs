@@ -1,5 +1,5 @@
-//! What a session that predicts or verifies sees of its subject: ledgers, with spinning told from computing where this machine
-//! allows it; and, where they were asked for, hardware counters and dedicated windows.
+//! What a session that predicts or verifies sees of its subject: ledgers, with spinning separated from
+//! computing if this machine allows it; and, on request, hardware counters and dedicated windows.
 
 use crate::counting::{self, CountedUnit, Counting};
 use crate::error::Error;
@@ -31,23 +31,23 @@ pub struct SubjectWatch {
     host: LocalHost,
     /// When it began, on the host's clock.
     begin_ns: u64,
-    /// The dedicated windows that may be opened, where the host is steered.
+    /// The dedicated windows that may be opened, if the host is steered.
     dedicated: Option<Dedicated>,
     detectors: Detectors,
     subject: TenantId,
     replay: Option<Replay>,
-    /// What could not be had at all.
+    /// What is not available at all.
     unavailable: Vec<Unavailable>,
 }
 
-/// What shows more of a window than its ledger.
+/// Sources that show more of a window than its ledger.
 struct Detectors {
     spin: Option<SpinSampler>,
-    /// Instead of samples, where the subject is a virtual machine: nobody looks into guests.
+    /// Used instead of samples if the subject is a virtual machine: guests are not examined.
     exits: Option<PauseExits>,
     counting: Option<Counting>,
     by_counters: SpinByCounters,
-    /// What was found of the subject so far.
+    /// The results for the subject so far.
     spinning: SpinningSoFar,
 }
 
@@ -58,8 +58,8 @@ impl Detectors {
         }
     }
 
-    /// Fills in the counters of a window that has just been closed, and tells spinning from computing in it: by samples
-    /// where they are taken, of virtual CPUs by their exits at PAUSE, else by the counters.
+    /// Fills in the counters of a window that has just been closed, and separates spinning from computing in
+    /// it: by samples if they are taken, by exits at PAUSE for virtual CPUs, otherwise by the counters.
     fn fill(&mut self, seen: &mut Observation, subject: TenantId) {
         if let Some(counting) = &mut self.counting {
             counting.read(seen);
@@ -81,15 +81,16 @@ impl Detectors {
 /// What to watch a subject with.
 #[derive(Debug)]
 pub struct WatchOptions {
-    /// The source that was asked for; `None`: the best there is.
+    /// The requested source; `None`: the best one.
     pub source: Option<Source>,
-    /// Tell spinning from computing by samples, so often; `None`: do not.
+    /// Separate spinning from computing by samples at this rate; `None`: do not.
     pub spin: Option<SpinOptions>,
     /// Count hardware events of each task.
     pub counters: bool,
-    /// Dedicated windows. Nothing is replayed then: co-runners that are parked at times are no longer the same co-runners.
+    /// Dedicated windows. Then nothing is replayed: co-runners that are parked at times are no longer the
+    /// same co-runners.
     pub dedicated: Option<Parking>,
-    /// What a wake-up takes on this machine where a CPU sleeps, in nanoseconds; `None`: it is not known.
+    /// The cost of a wake-up on this machine if a CPU sleeps, in nanoseconds; `None` if unknown.
     pub wake_up_ns: Option<u64>,
 }
 
@@ -106,22 +107,23 @@ pub struct Parking {
 
 /// What became of a dedicated window.
 pub enum Opening {
-    /// None was asked for, or the budget allows none now.
+    /// None was requested, or the budget allows none now.
     NotNow,
     /// It would not have counted, so nobody was parked.
     NotDedicated(NotDedicated),
-    /// What parks co-runners failed, and there will be no more. Everybody runs, and what was seen meanwhile is neither dedicated nor shared.
+    /// Parking failed, and there will be no more dedicated windows. Everybody runs, and the observations
+    /// meanwhile are neither dedicated nor shared.
     Ended,
     /// It was opened.
     Opened(Box<DedicatedWindow>),
 }
 
 impl SubjectWatch {
-    /// Begins to watch. `first` are tasks that are there already, such as a command that is held.
+    /// Starts watching. `first` are existing tasks, such as a command that is held.
     ///
     /// # Errors
-    /// When the subject is everybody; when the machine cannot be watched at all; or when co-runners are to be parked and
-    /// cannot be.
+    /// If the subject is everybody; if the machine cannot be watched at all; or if co-runners are to be
+    /// parked and cannot be.
     pub fn start(
         root: &Root,
         subject: Subject,
@@ -133,7 +135,7 @@ impl SubjectWatch {
             _ => None,
         };
         let named = wanted.dedicated.as_ref().map_or(Vec::new(), |parking| pids(&parking.only));
-        // Of a virtual machine, what its guest does is not seen.
+        // In a virtual machine, the guest's activity is not seen.
         let replays = wanted.dedicated.is_none() && vcpus.is_none();
         let record_bytes = if replays { RECORD_BYTES } else { 0 };
         let options =
@@ -172,7 +174,8 @@ impl SubjectWatch {
                 None
             }
         };
-        // What CPUs can count at once is little: branches only where nothing else tells spinning from computing.
+        // CPUs can count few events at once, so branches are counted only if nothing else separates spinning
+        // from computing.
         let what = if spin.is_some() { &[Theme::Work][..] } else { &[Theme::Pace, Theme::Work] };
         let counting = wanted
             .counters
@@ -203,19 +206,20 @@ impl SubjectWatch {
         self.subject
     }
 
-    /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
+    /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks
+    /// refused, since.
     pub fn missing(&self) -> Vec<Unavailable> {
         let of_samples = self.detectors.spin.iter().flat_map(SpinSampler::unavailable);
         let of_replay = self.replay.as_ref().and_then(Replay::unavailable);
         self.unavailable.iter().cloned().chain(of_samples).chain(of_replay).collect()
     }
 
-    /// Notes that something cannot be had, and why.
+    /// Notes that something is not available, and why.
     pub fn lacks(&mut self, what: What, why: Why) {
         self.unavailable.push(Unavailable { what, why });
     }
 
-    /// How spinning is told from computing; `None`: it is not.
+    /// How spinning is separated from computing; `None` if it is not.
     pub fn spin_method(&self) -> Option<SpinMethod> {
         match &self.detectors {
             Detectors { spin: Some(_), .. } => Some(SpinMethod::Samples),
@@ -225,23 +229,24 @@ impl SubjectWatch {
         }
     }
 
-    /// How long the subject spun so far, in all and by task; `None`: it is not known.
+    /// How long the subject spun so far, in total and by task; `None` if unknown.
     pub fn spinning(&self) -> Option<Spinning> {
         self.detectors.spinning.spinning()
     }
 
-    /// What sampling has cost, as a share of one CPU.
+    /// The cost of sampling, as a share of one CPU.
     pub fn spin_cost(&self) -> Option<f64> {
         self.detectors.spin.as_ref().map(|s| s.cost().share())
     }
 
-    /// What counting has cost, as a share of the subject's time on a CPU; `None`: nothing is counted, or it is not known.
+    /// The cost of counting, as a share of the subject's time on a CPU; `None` if nothing is counted, or it
+    /// is unknown.
     pub fn counting_cost(&self) -> Option<f64> {
         Some(self.detectors.counting.as_ref()?.cost()?.share)
     }
 
-    /// Ends counting once it has taken more than this share of the subject's time on a CPU: it would slow the subject down,
-    /// and more so with co-runners than alone.
+    /// Ends counting once it has taken more than this share of the subject's time on a CPU: it would slow the
+    /// subject down, and more so with co-runners than alone.
     pub fn end_counting_above(&mut self, most: f64) {
         let Some(cost) = self.counting_cost().filter(|cost| *cost > most) else { return };
         let percent = |share: f64| (100.0 * share).round() as u64;
@@ -252,7 +257,7 @@ impl SubjectWatch {
         });
     }
 
-    /// Takes what the subject has done since the last look, for the replay, and what was seen of it meanwhile.
+    /// Takes the subject's events since the last look, for the replay, and the observations meanwhile.
     fn follow(&mut self, seen: &Observation) {
         let Some(replay) = &mut self.replay else { return };
         let Some(log) = self.host.take_run_log() else {
@@ -263,12 +268,14 @@ impl SubjectWatch {
         replay.push(log, seen, self.subject, self.detectors.spin.is_some());
     }
 
-    /// What the subject did in the last window, event by event, as far as that is in order by now; `None`: it is not recorded.
+    /// The subject's events in the last window, as far as they are in order by now; `None` if they are not
+    /// recorded.
     pub fn run_log(&self) -> Option<&RunLog> {
         self.replay.as_ref().map(Replay::log)
     }
 
-    /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.
+    /// The results of a replay for the time since the last call, oldest first. `is_over`: the subject has
+    /// ended.
     pub fn evidence(&mut self, is_over: bool) -> Vec<AloneTime> {
         let tells_spinning = self.detectors.spin.is_some();
         self.replay.as_mut().map_or_else(Vec::new, |replay| replay.evidence(is_over, tells_spinning))
@@ -277,7 +284,7 @@ impl SubjectWatch {
     /// After this error goes on without dedicated windows, and says why, if that is what failed.
     ///
     /// # Errors
-    /// This one, if the machine can no longer be watched.
+    /// This error, if the machine can no longer be watched.
     fn or_watch_only(&mut self, error: HostError) -> Result<(), HostError> {
         let LocalHost::Steered(host) = &mut self.host else { return Err(error) };
         let cause = host.watch_only().ok_or(error)?;
@@ -287,16 +294,17 @@ impl SubjectWatch {
         Ok(())
     }
 
-    /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+    /// This knows why something requested cannot be seen; the host reports that nobody asked for it.
     fn say_once(&self, seen: &mut Observation) {
         seen.unavailable.retain(|u| !self.unavailable.iter().any(|own| own.what == u.what));
     }
 
-    /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards. None is
-    /// opened where co-runners that cannot be parked had more than `most` of the machine in `seen`, the last window.
+    /// Opens a dedicated window, if they were requested and the budget allows one now; nobody is parked
+    /// afterwards. None is opened if co-runners that cannot be parked had more than `most` of the machine in
+    /// `seen`, the last window.
     ///
     /// # Errors
-    /// When the machine can no longer be watched, or somebody could not be let go.
+    /// If the machine can no longer be watched, or a tenant could not be released.
     pub fn open_dedicated(&mut self, seen: &Observation, most: f64) -> Result<Opening, DedicatedError> {
         let (LocalHost::Steered(host), Some(dedicated)) = (&mut self.host, &mut self.dedicated) else {
             return Ok(Opening::NotNow);
@@ -309,7 +317,7 @@ impl SubjectWatch {
             return Ok(Opening::NotDedicated(not_dedicated));
         }
         let (detectors, subject) = (&mut self.detectors, self.subject);
-        // All that is known of the program alone comes from a few short windows.
+        // All knowledge about the program alone comes from a few short windows.
         detectors.be_dense(true);
         let window = dedicated.run_and_tell(host, &mut |seen| detectors.fill(seen, subject));
         detectors.be_dense(false);
@@ -376,13 +384,13 @@ impl Watched for SubjectWatch {
     }
 }
 
-/// CPU time that there was in a window, in nanoseconds.
+/// The available CPU time in a window, in nanoseconds.
 pub fn machine_ns(seen: &Observation) -> f64 {
     seen.window_ns() as f64 * seen.cpus.len() as f64
 }
 
-/// Tells spinning from computing in a window that has just been closed, and follows the living tasks of the tenants that
-/// are of interest. Returns what was found of each task.
+/// Separates spinning from computing in a window that has just been closed, and follows the live tasks of the
+/// tenants of interest. Returns the result for each task.
 pub fn split_spinning(
     spin: &mut Option<SpinSampler>,
     seen: &mut Observation,

@@ -1,5 +1,5 @@
-//! The supervisor of a program that parks others: the same program in a process of its own, which undoes everything when the
-//! first one is killed.
+//! The supervisor of a program that parks others: the same program in a process of its own, which undoes
+//! everything if the first one is killed.
 
 use crate::error::Error;
 use corun_linux::supervisor;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether this program becomes a supervisor when it is started as one.
 static IS_PROVIDED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the supervisor if a session has started this program as one, and returns its exit code when there is nothing to
-/// watch over any more. A program that controls tenants, or parks co-runners for dedicated windows, calls this first in
-/// `main`:
+/// Becomes the supervisor if a session has started this program as one, and returns its exit code when
+/// nothing is left to watch over. A program that controls tenants, or parks co-runners for dedicated windows,
+/// calls this first in `main`:
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
     (rest.len() == supervisor::ARGUMENTS).then(|| supervisor::main(rest.to_vec()))
 }
 
-/// Whether anybody may be parked: somebody has to undo it when this process is killed.
+/// Whether anybody may be parked: somebody has to undo it if this process is killed.
 pub(crate) fn check() -> Result<(), Error> {
     match IS_PROVIDED.load(Ordering::Relaxed) {
         true => Ok(()),

@@ -14,7 +14,8 @@ use std::process::Command;
 /// Whom a session is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A command to run, with its arguments: it is followed from its first instruction, with all that it starts.
+    /// A command to run, with its arguments: it is followed from its first instruction, with everything that
+    /// it starts.
     Command(Vec<OsString>),
     /// Processes that already run, with all their threads and descendants.
     Processes(Vec<u32>),
@@ -54,7 +55,7 @@ impl Target {
     /// Finds the subject. A command is started, but held before its first instruction.
     ///
     /// # Errors
-    /// [`Error::Usage`] when there is no such target; otherwise when it cannot be looked for or started.
+    /// [`Error::Usage`] if there is no such target; another error if it cannot be looked up or started.
     pub fn arm(&self, root: &Root) -> Result<Armed, Error> {
         let names_who_runs = matches!(self, Target::Processes(_) | Target::Cgroup(_) | Target::Vm(_));
         if let Some(mismatch) = namespaces::no_own_proc(root).filter(|_| names_who_runs) {
@@ -82,7 +83,8 @@ impl Target {
 /// Makes the process of a command, and holds it before its first instruction.
 ///
 /// # Errors
-/// When there is no such command, or there can be no more processes. What cannot be executed is found out at [`release`].
+/// If there is no such command, or no more processes are possible. [`release`] reports a file that cannot be
+/// executed.
 pub fn hold(command: Command) -> Result<(Subject, Held), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let held = Held::start(command)?;
@@ -103,7 +105,7 @@ pub struct Armed {
     pub description: String,
     /// The command, not yet begun.
     pub held: Option<Held>,
-    /// Whether it is a cgroup that nobody is in yet.
+    /// Whether it is an empty cgroup.
     pub is_deserted: bool,
 }
 
@@ -125,11 +127,11 @@ impl Armed {
     }
 }
 
-/// Lets a command that was held begin.
+/// Lets a held command begin.
 ///
 /// # Errors
-/// [`Error::Stopped`] when a stop was asked for already: the command would not hear of it, and go on by itself. Otherwise
-/// when it cannot be executed.
+/// [`Error::Stopped`] if a stop was already requested: the command would not receive it, and go on by itself.
+/// Another error if it cannot be executed.
 pub fn release(held: Held, stop: &Stop) -> Result<Running, Error> {
     if stop.is_asked() {
         // Dropped, it has never begun.
@@ -138,12 +140,12 @@ pub fn release(held: Held, stop: &Stop) -> Result<Running, Error> {
     Ok(held.release()?)
 }
 
-/// The PID that a tenant is named by (`4711`, `pid:4711`), if it is.
+/// The PID in a tenant's name (`4711`, `pid:4711`), if there is one.
 pub fn pid(name: &str) -> Option<u32> {
     name.strip_prefix("pid:").unwrap_or(name).parse().ok()
 }
 
-/// The PIDs among the names of tenants. Each names that process with its threads and descendants.
+/// The PIDs among the names of tenants. Each stands for that process with its threads and descendants.
 pub fn pids(names: &[String]) -> Vec<u32> {
     names.iter().filter_map(|name| pid(name)).collect()
 }
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_caller_names_wrongly_is_the_callers_mistake_with_a_remedy() {
+    fn a_wrong_name_is_the_callers_mistake_with_a_remedy() {
         let root = Root::new("/");
         let nobody = Target::Processes(vec![u32::MAX >> 1]).arm(&root).err().unwrap();
         assert!(nobody.is_usage() && nobody.to_string().contains("`ps -e` lists them"), "{nobody}");
@@ -162,7 +164,7 @@ mod tests {
             let refused = Target::command([absent]).arm(&root).err().unwrap();
             assert!(refused.is_usage() && refused.to_string().contains(absent), "{refused}");
         }
-        // What is there and is no program is known when it is to run.
+        // A file that exists and is no program is noticed when it is to run.
         let folder = tempfile::tempdir().unwrap();
         let no_program = folder.path().join("notes.txt");
         std::fs::write(&no_program, "").unwrap();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_never_runs_when_a_stop_came_first() {
+    fn a_command_never_runs_if_a_stop_came_first() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
         let armed = Target::command(["touch".as_ref(), file.as_os_str()]).arm(&Root::new("/")).unwrap();

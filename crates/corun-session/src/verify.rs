@@ -17,23 +17,24 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-/// The length of a window: closing one costs half a millisecond of CPU time on a calm machine, and several where hundreds of tasks
-/// run. That must not be what disturbs the run.
+/// The length of a window: closing one costs half a millisecond of CPU time on a calm machine, and several
+/// where hundreds of tasks run. That must not disturb the run.
 const SLOT: Duration = Duration::from_millis(250);
-/// The same where parts of the run are judged, each of which should have windows of its own.
+/// The same if parts of the run are judged, each of which should have windows of its own.
 const SLOT_OF_PARTS: Duration = Duration::from_millis(100);
 
-/// The time between two samples of a CPU, in nanoseconds: φ⁴ ms. A sample interrupts the program, in a virtual machine for some 15 µs, so
-/// these cost it a fifth of a per cent. A verdict sums over the whole run and needs no more of them.
+/// The time between two samples of a CPU, in nanoseconds: φ⁴ ms. A sample interrupts the program, in a
+/// virtual machine for about 15 µs, so these cost it a fifth of a per cent. A verdict sums over the whole run
+/// and needs no more of them.
 const SAMPLED_NS: u64 = 6_854_102;
 
-/// So many processes are remembered; a run of more is judged without.
+/// This many processes are remembered; a run with more is judged without them.
 const MOST_LIVES: usize = 100_000;
 
 /// How to judge.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
-    /// The source; `None`: the best there is.
+    /// The source; `None`: the best one.
     pub source: Option<Source>,
     /// Share of the run's time that others may cost it.
     pub max_disturbance: f64,
@@ -41,7 +42,7 @@ pub struct VerifyOptions {
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
-    /// Keep what judges parts of the run ([`Judge::parts`]).
+    /// Keep what is needed to judge parts of the run ([`Judge::parts`]).
     pub parts: bool,
 }
 
@@ -57,7 +58,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// A run that is judged: an iterator over its windows. Dropped, it leaves nothing in the kernel; the command goes on.
+/// A judged run: an iterator over its windows. Dropping it leaves nothing in the kernel; the command goes on.
 pub struct Verify {
     watch: SubjectWatch,
     end: EndConditions,
@@ -68,7 +69,7 @@ pub struct Verify {
     first: TaskId,
     begin_ns: u64,
     end_ns: u64,
-    /// By how much the clock of the world was ahead when it began.
+    /// How far the wall clock was ahead at the start.
     unix_ahead_ns: i64,
     left_behind: usize,
 }
@@ -77,7 +78,7 @@ impl Verify {
     /// Starts a command, watched from its first instruction.
     ///
     /// # Errors
-    /// When it cannot be started or watched.
+    /// If it cannot be started or watched.
     pub fn start(command: Command, options: &VerifyOptions, stop: &Stop) -> Result<Verify, Error> {
         let root = Root::new("/");
         let (subject, held) = hold(command)?;
@@ -90,7 +91,7 @@ impl Verify {
             wake_up_ns: None,
         };
         let mut watch = stop.at_once(|| SubjectWatch::start(&root, subject, &[first], wanted))?;
-        // What came before the command began is not its run.
+        // Time before the command began does not belong to its run.
         watch.observe()?;
         let begin_ns = watch.now_ns();
         let running = release(held, stop)?;
@@ -128,7 +129,7 @@ impl Verify {
         Ok(seen)
     }
 
-    /// Stops watching and judges what was seen.
+    /// Stops watching and judges the observations.
     pub fn finish(mut self) -> Verified {
         let ended = self.ended.unwrap_or(Ended::Interrupted);
         let evidence = self.watch.evidence(ended.is_complete());
@@ -154,26 +155,28 @@ impl Verify {
 impl Iterator for Verify {
     type Item = Result<Observation, Error>;
 
-    /// The next window; `None` once the command has ended or a stop was asked for.
+    /// The next window; `None` once the command has ended or a stop was requested.
     fn next(&mut self) -> Option<Result<Observation, Error>> {
         next_window(self, |session| &mut session.ended, Verify::window)
     }
 }
 
-/// What a try came to, as far as it matters to whether there is another.
+/// The result of a try, as far as it matters to whether there is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Whether nothing is left to be wished for: the run was clean, or every benchmark has as many clean iterations as it needs.
+    /// Whether the result is good enough: the run was clean, or every benchmark has as many clean iterations
+    /// as it needs.
     pub is_clean: bool,
-    /// Whether the command failed, or what it wrote cannot be read: the next try would be no better.
+    /// Whether the command failed, or its output cannot be read: the next try would be no better.
     pub has_failed: bool,
 }
 
-/// Makes tries until one is clean, at most so many after the first, and gives the last. A try is given the one before it. A command
-/// that ends well although a stop was asked for was not interrupted, but its user was heard: there is no other try.
+/// Makes tries until one is clean, at most this many after the first, and returns the last. A try gets the
+/// previous one. If a command ends well despite a stop request, it was not interrupted, but there is no other
+/// try.
 ///
 /// # Errors
-/// That of a try; there is none after it.
+/// The error of a try; there is none after it.
 pub fn until_clean<T, E>(
     retries: u32,
     stop: &Stop,
@@ -226,16 +229,17 @@ impl Lives {
 pub struct Verified {
     /// How much of its time others cost it, when and who.
     pub verdict: Verdict,
-    /// Who judged it, and judges parts of it.
+    /// The judge of it and of its parts.
     pub judge: Judge,
-    /// When the processes that it started lived, on the host's clock, in the order in which they began; none where that is not
-    /// known of all.
+    /// The lifetimes of the processes that it started, on the host's clock, in the order in which they began;
+    /// empty unless all are known.
     pub lives: Vec<(u64, u64)>,
     /// When the command began, on the host's clock.
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// By how much the clock of the world was ahead of the host's when it began and when it had ended: somebody may have set it.
+    /// How far the wall clock was ahead of the host's when it began and when it had ended: somebody may have
+    /// set it.
     pub unix_ahead_ns: [i64; 2],
     /// What could not be seen, and why.
     pub missing: Vec<Unavailable>,
@@ -243,9 +247,9 @@ pub struct Verified {
     pub machine: Machine,
     /// How it was seen.
     pub source: Source,
-    /// What counting cost, as a share of the command's time on a CPU.
+    /// The cost of counting, as a share of the command's time on a CPU.
     pub counting_cost: Option<f64>,
-    /// Tasks that the command has left behind; `None`: it was interrupted.
+    /// Tasks that the command has left behind; `None` if it was interrupted.
     pub left_behind: Option<usize>,
     /// Why it ended.
     pub ended: Ended,
@@ -257,14 +261,14 @@ pub struct Verified {
 mod tests {
     use super::*;
 
-    /// How many tries are made where the tries come to this, one after another.
+    /// The number of tries if they have these results, one after another.
     fn tries(retries: u32, stop: &Stop, came_to: &[Attempt]) -> usize {
         let made = |before: Option<&usize>| Ok::<usize, ()>(before.map_or(1, |n| n + 1));
         until_clean(retries, stop, made, |n| came_to[n - 1]).unwrap()
     }
 
     #[test]
-    fn a_run_is_made_again_until_it_is_clean_or_the_next_try_would_be_no_better() {
+    fn a_run_is_repeated_until_it_is_clean_or_the_next_try_would_be_no_better() {
         let disturbed = Attempt { is_clean: false, has_failed: false };
         let clean = Attempt { is_clean: true, ..disturbed };
         let failed = Attempt { has_failed: true, ..disturbed };

@@ -1,4 +1,5 @@
-//! Watch: everybody on this machine, window by window, for as long as one likes. Nothing is summed up, so nothing grows.
+//! Watch: everybody on this machine, window by window, for any length of time. Nothing is summed up, so
+//! nothing grows.
 
 use crate::end::{next_window, EndConditions, Ended, LOOK};
 use crate::error::Error;
@@ -11,21 +12,22 @@ use corun_model::{Host, HostError, Machine, Observation, Unavailable};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What goes on for months is to be small: room for so many tasks where there are few, 0.9 KB each.
+/// A session of months must be small: room for this many tasks if there are few, 0.9 KB each.
 const LEAST_TASKS: u32 = 1 << 14;
-/// For so many process groups, 0.7 KB each; those that have ended are given back.
+/// For this many process groups, 0.7 KB each; those that have ended are recycled.
 const LEAST_GROUPS: u32 = 1 << 13;
-/// Room for ended tasks between two polls, some five thousand. More of them at once have no line of their own, and are in all sums.
+/// Room for ended tasks between two polls, about five thousand. If more end at once, they have no line of
+/// their own, but are in all sums.
 const ENDED_BYTES: u32 = 4 << 20;
 
 /// How to watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// The source; `None`: the best there is.
+    /// The source; `None`: the best one.
     pub source: Option<Source>,
     /// How long a window is.
     pub window: Duration,
-    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
+    /// Tasks that can be followed at a time; `None`: four times the present number, at least 16,384.
     pub max_tasks: Option<u32>,
 }
 
@@ -35,19 +37,19 @@ impl Default for WatchOptions {
     }
 }
 
-/// Has a window of a [`Watch`] closed before its time. Clones ask the same one, from any thread.
+/// Closes a window of a [`Watch`] before its time. Clones control the same one, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Close(Arc<(Mutex<bool>, Condvar)>);
 
 impl Close {
-    /// Asks for it. It is done at once, but for the last 25 ms of a window, which closes then anyway.
+    /// Requests it. It happens at once, except for the last 25 ms of a window, which closes then anyway.
     pub fn ask(&self) {
         let (is_asked, came) = &*self.0;
         *is_asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
         came.notify_all();
     }
 
-    /// Waits until somebody asks, but not for longer than this; whether somebody did.
+    /// Waits for a request, but not longer than this; returns whether there was one.
     fn is_asked_within(&self, time: Duration) -> bool {
         let (is_asked, came) = &*self.0;
         let asked = is_asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +58,7 @@ impl Close {
     }
 }
 
-/// Everybody on this machine: an iterator over windows that ends when it is asked to.
+/// Everybody on this machine: an iterator over windows that ends on request.
 pub struct Watch {
     watcher: Watcher,
     end: EndConditions,
@@ -110,17 +112,17 @@ impl Watch {
         self.watcher.machine()
     }
 
-    /// What cannot be seen because of how it sees, and why. Windows say what they cannot tell.
+    /// What its source cannot see, and why. Windows list what is missing in them.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
     }
 
-    /// Makes the windows from now on so long.
+    /// Sets the length of the following windows.
     pub fn set_window(&mut self, window: Duration) {
         self.window = window;
     }
 
-    /// What has its windows closed before their time.
+    /// Closes its windows before their time.
     pub fn close(&self) -> Close {
         self.close.clone()
     }
@@ -144,7 +146,7 @@ impl Watch {
 impl Iterator for Watch {
     type Item = Result<Observation, Error>;
 
-    /// The next window; `None` once it was asked to end.
+    /// The next window; `None` after a request to end.
     fn next(&mut self) -> Option<Result<Observation, Error>> {
         next_window(self, |session| &mut session.ended, Watch::window)
     }

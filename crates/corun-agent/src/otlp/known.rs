@@ -1,5 +1,5 @@
-//! The series that a collector knows: those of the last export that arrived. Whichever of them is not there any more has ended, which
-//! the next export says.
+//! The series that a collector knows: those of the last delivered export. A series that no longer exists has
+//! ended, and the next export says so.
 
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;

@@ -1,7 +1,9 @@
-//! The messages of OTLP 1 that an exporter of metrics needs, as `opentelemetry/proto` defines them: fields have their numbers there.
+//! The messages of OTLP 1 that an exporter of metrics needs, as `opentelemetry/proto` defines them, with the
+//! same field numbers.
 //!
-//! The crate that has all of them brings the SDK along; a test decodes what is made here with it. A point's attributes, a metric's points and
-//! a scope's metrics are no fields here, since they are encoded one by one (see [`super::request()`]).
+//! The crate with all of them depends on the SDK; a test decodes these messages with it. A point's
+//! attributes, a metric's points and a scope's metrics are no fields here, since they are encoded one by one
+//! (see [`super::request()`]).
 
 use prost::Message;
 
@@ -67,7 +69,7 @@ pub struct KeyValue {
 /// A value, which is a text here.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnyValue {
-    /// The text, also when it is empty.
+    /// The text, even if it is empty.
     #[prost(string, optional, tag = "1")]
     pub string_value: Option<String>,
 }
@@ -91,7 +93,8 @@ pub struct Metric {
     pub unit: String,
 }
 
-/// How a sum or a histogram counts, without its points: both have the first field, a sum has the second, too.
+/// How a sum or a histogram counts, without its points: both have the first field, and a sum has the second,
+/// too.
 #[derive(Clone, PartialEq, Message)]
 pub struct Aggregation {
     /// Since its start, or since the last point.
@@ -140,7 +143,7 @@ pub struct HistogramDataPoint {
     /// How many in each bucket.
     #[prost(fixed64, repeated, tag = "6")]
     pub bucket_counts: Vec<u64>,
-    /// The upper edge of each but the last.
+    /// The upper edge of each except the last.
     #[prost(double, repeated, tag = "7")]
     pub explicit_bounds: Vec<f64>,
     /// [`NO_VALUE`], or 0.

@@ -1,8 +1,8 @@
 //! Metrics for a collector of OpenTelemetry: OTLP over HTTP, in protobuf.
 //!
-//! They are those of `/metrics`, under the same names. All counters count from their start (cumulative), so an export that does not
-//! arrive is made good by the next one, and nothing is kept for a collector that is away. An export has a time limit, and a thread of
-//! its own.
+//! They are those of `/metrics`, under the same names. All counters count from their start (cumulative). So
+//! the next export makes up for one that does not arrive, and nothing is kept for a collector that is away.
+//! An export has a time limit, and a thread of its own.
 
 pub mod known;
 pub mod message;
@@ -22,33 +22,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use target::Target;
 
-/// How long an export may take, from the look-up of a name to the last byte of the answer.
+/// The time limit of an export, from the name look-up to the last byte of the answer.
 pub const MOST_TIME: Duration = Duration::from_secs(10);
-/// How long the last one may take: who stops an agent waits for it.
+/// The time limit of the last one: the user who stops an agent waits for it.
 const MOST_LAST_TIME: Duration = Duration::from_secs(2);
 /// The longest answer that is read.
 const MOST_ANSWER: u64 = 64 << 10;
-/// How long after the first failure it is tried again; after each further one the time doubles.
+/// The pause after the first failure; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, unless the interval is longer.
 const MOST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest that a collector can ask for.
+/// The longest pause that a collector can request.
 const MOST_ASKED: Duration = Duration::from_secs(3_600);
-/// Of what a collector says, so many characters are passed on.
+/// At most this many characters of a collector's message are passed on.
 const MOST_SAID: usize = 200;
 
 /// What came of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It arrived; so many points were not taken, for this reason.
+    /// It arrived; this many points were rejected, for this reason.
     Delivered(u64, String),
     /// The collector will never take it.
     Rejected(String),
-    /// It may take it later, perhaps not before this time.
+    /// The collector may accept it later, perhaps not before this time.
     Failed(String, Option<Duration>),
 }
 
-/// Exports until it is dropped, which has the last export made.
+/// Exports until it is dropped, which triggers the last export.
 pub struct Exporter {
     stop: Option<Sender<()>>,
     ended: Receiver<()>,
@@ -64,9 +64,9 @@ pub struct Work {
     pub counts: Arc<Mutex<Exports>>,
     /// How long an export may take.
     pub most_time: Duration,
-    /// By how much the clock of the world is ahead of the host's.
+    /// How far the wall clock is ahead of the host's.
     pub ahead_ns: u64,
-    /// Is told after each export why metrics do not arrive, or that they do.
+    /// Gets a report after each export: why metrics do not arrive, or that they do.
     pub tell: Box<dyn Fn(Option<String>) + Send>,
 }
 
@@ -74,7 +74,7 @@ impl Exporter {
     /// Starts it.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// If no more threads are possible.
     pub fn start(work: Work) -> io::Result<Exporter> {
         let (stop, stopped) = channel();
         let (done, ended) = channel();
@@ -89,7 +89,7 @@ impl Exporter {
 impl Drop for Exporter {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // One that hangs in an export is not waited for.
+        // A thread that hangs in an export is not waited for.
         let _ = self.ended.recv_timeout(MOST_LAST_TIME);
     }
 }
@@ -110,7 +110,7 @@ fn export(work: &Work, stopped: &Receiver<()>) {
     }
 }
 
-/// How long to wait after an export.
+/// The pause after an export.
 struct Pauses {
     interval: Duration,
     next: Duration,
@@ -121,8 +121,8 @@ impl Pauses {
         Pauses { interval, next: FIRST_PAUSE }
     }
 
-    /// After a failure twice as long as after the one before, less up to a half by `chance`: the agents of a fleet do not come
-    /// back together.
+    /// After a failure it is twice the previous one, reduced by up to half by `chance`: the agents of a fleet
+    /// do not come back at the same time.
     fn after(&mut self, outcome: &Outcome, chance: u64) -> Duration {
         match outcome {
             Outcome::Failed(_, asked) => {
@@ -150,7 +150,7 @@ fn count(counts: &Mutex<Exports>, outcome: &Outcome) {
     }
 }
 
-/// Why metrics do not arrive; `None`: they do.
+/// Why metrics do not arrive; `None` if they do.
 fn said(outcome: Outcome, target: &Target) -> Option<String> {
     let why = match outcome {
         Outcome::Delivered(0, _) => return None,
@@ -161,7 +161,8 @@ fn said(outcome: Outcome, target: &Target) -> Option<String> {
     Some(format!("metrics do not arrive at {}: {why}", target.url))
 }
 
-/// Makes a request of what there is now, and sends it. Once it has arrived the collector knows what is in it.
+/// Makes a request with the present metrics, and sends it. Once it has arrived, the collector knows its
+/// content.
 fn send(work: &Work, time: Duration, known: &mut Known) -> Outcome {
     let resource: Vec<KeyValue> =
         work.target.resource.iter().map(|(key, value)| message::attribute(key, value)).collect();
@@ -187,7 +188,7 @@ fn post(target: &Target, body: &[u8], time: Duration) -> Result<Outcome, ureq::E
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(time))
         .http_status_as_error(false)
-        // Whom the operator named gets the metrics, and nobody else.
+        // Only the host named by the operator gets the metrics.
         .max_redirects(0)
         .proxy(None)
         .max_idle_connections(0)
@@ -202,14 +203,14 @@ fn post(target: &Target, body: &[u8], time: Duration) -> Result<Outcome, ureq::E
     let status = answer.status().as_u16();
     let body = match answer.body_mut().with_config().limit(MOST_ANSWER).read_to_vec() {
         Ok(body) => body,
-        // Whether all points were taken is not known.
+        // Whether all points were accepted is unknown.
         Err(e) if answer.status().is_success() => return Err(e),
         Err(_) => Vec::new(),
     };
     Ok(outcome(status, asked.map(Duration::from_secs), &body))
 }
 
-/// What an answer means, by the specification of OTLP/HTTP.
+/// The meaning of an answer in the specification of OTLP/HTTP.
 fn outcome(status: u16, asked: Option<Duration>, body: &[u8]) -> Outcome {
     let why = || {
         let said = Status::decode(body).map(|status| status.message).unwrap_or_default();
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_minute_or_the_interval_and_begin_anew_once_it_arrived() {
+    fn pauses_double_up_to_a_minute_or_the_interval_and_start_again_once_it_arrived() {
         let interval = Duration::from_secs(20);
         let mut pauses = Pauses::new(interval);
         let longest: Vec<u64> = (0..9).map(|_| pauses.after(&failed(None), 0).as_secs()).collect();
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(pauses.after(&failed(None), 999).as_millis(), 30_030);
         assert_eq!(pauses.after(&Outcome::Delivered(0, String::new()), 0), interval);
         assert_eq!(pauses.after(&failed(None), 0).as_secs(), 1);
-        // What the collector asks for is not shortened, and has an end.
+        // The collector's requested pause is not shortened, but limited.
         assert_eq!(pauses.after(&failed(Some(90)), 0).as_secs(), 90);
         assert_eq!(pauses.after(&failed(Some(u64::MAX)), 0), MOST_ASKED);
         assert_eq!(pauses.after(&failed(Some(0)), 0).as_secs(), 8);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_mean_what_the_specification_says() {
+    fn answers_have_the_meaning_in_the_specification() {
         let status = |code| outcome(code, None, &[]);
         for code in [429, 502, 503, 504] {
             assert!(matches!(status(code), Outcome::Failed(..)), "{code}");

@@ -1,8 +1,9 @@
 //! A request to export: all metrics in the bytes of one message.
 //!
-//! Each point is encoded at once, and what is around it is put around the bytes. So what is kept is the request, and not a tree of
-//! thousands of points as well. That the fields of a message may come in any order, and parts of it one after the other, is a
-//! promise of protobuf's. A series that the collector knows and that has ended gets one more point, which says so.
+//! Each point is encoded at once, and the outer parts are put around the bytes. So only the request is kept,
+//! and not a tree of thousands of points as well. Protobuf guarantees that the fields of a message may come
+//! in any order, and parts of it one after the other. If a series that the collector knows has ended, it gets
+//! one more point, which says so.
 
 use super::known::Known;
 use super::message::{
@@ -17,23 +18,25 @@ use corun_model::Histogram;
 use prost::Message;
 use std::fmt::Error;
 
-/// Which time it is by the clock of the world, now and when the host's clock was 0.
+/// The wall-clock time, now and when the host's clock was 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// What to add to a time of the host's. It stays the same for an agent's life: a start that moves would be another series.
+    /// The offset of a host time. It stays the same for an agent's life: a start that moves would make
+    /// another series.
     pub ahead_ns: u64,
     /// Now.
     pub now_unix_ns: u64,
 }
 
 impl Clock {
-    /// When something began. A clock that was set back does not make it begin after now.
+    /// The start of something. If a clock was set back, the start is still not after now.
     fn start(self, since_ns: u64) -> u64 {
         self.ahead_ns.saturating_add(since_ns).min(self.now_unix_ns)
     }
 }
 
-/// All metrics as they are now, of whoever has these attributes; and what the collector knows once it has taken them.
+/// All present metrics, with these attributes of the sender; and what the collector knows once it has
+/// accepted them.
 pub fn request(
     exposition: &Exposition,
     resource: &[KeyValue],
@@ -96,7 +99,8 @@ impl Page for Metrics<'_> {
     }
 }
 
-/// The unit, which is a part of the name. Things have none: what counts them is called after them.
+/// The unit, which is a part of the name. Counts of things have none: their metrics are named after the
+/// things.
 fn unit(name: &str) -> &'static str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     match name.rsplit('_').next() {
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_was_set_back_makes_nothing_begin_in_the_future() {
+    fn after_a_clock_was_set_back_nothing_begins_in_the_future() {
         let clock = Clock { ahead_ns: 1_000, now_unix_ns: 1_500 };
         assert_eq!([clock.start(300), clock.start(900)], [1_300, 1_500]);
     }

@@ -1,11 +1,11 @@
-//! Where metrics are exported to, checked before an agent begins, and who it says that it is.
+//! The destination of exports, checked before an agent begins, and the identity that it reports.
 
 use corun_linux::root::Root;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use ureq::http::{uri::Scheme, HeaderName, HeaderValue, Uri};
 
-/// Where a collector takes metrics, unless a URL has a path.
+/// The path of a collector for metrics, unless a URL has one.
 const PATH: &str = "/v1/metrics";
 
 /// Where to, how often, as who.
@@ -74,7 +74,7 @@ fn url(text: &str) -> Result<String, String> {
     Ok(if is_whole { text.to_owned() } else { format!("http://{authority}{PATH}") })
 }
 
-/// What is known of this agent: `OTEL_RESOURCE_ATTRIBUTES` comes before what it knows by itself.
+/// Attributes of this agent: `OTEL_RESOURCE_ATTRIBUTES` overrides its own.
 ///
 /// # Errors
 /// One sentence.
@@ -86,7 +86,7 @@ pub fn resource(given: Option<&str>, root: &Root) -> Result<Vec<(String, String)
         ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ];
     if !host.is_empty() {
-        // Where it is tells one agent from another: there is one on a host.
+        // Its host identifies an agent: there is one on each.
         known.extend(["service.instance.id", "host.name"].map(|key| (key.to_owned(), host.to_owned())));
     }
     for pair in given.unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -107,7 +107,7 @@ pub fn resource(given: Option<&str>, root: &Root) -> Result<Vec<(String, String)
     Ok(known)
 }
 
-/// A value without percent signs that stand for bytes; `None`: it is wrong.
+/// A value with percent-encoded bytes decoded; `None` if it is invalid.
 fn decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_without_a_path_gets_that_of_collectors_and_others_keep_theirs() {
+    fn a_url_without_a_path_gets_the_default_one_and_others_keep_theirs() {
         for (given, used) in [
             ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
             ("http://localhost:4318/", "http://localhost:4318/v1/metrics"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_in_one_sentence() {
+    fn an_invalid_url_is_refused_in_one_sentence() {
         for (given, word) in [
             ("", "is no URL"),
             ("here", "does not begin with http://"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_who_it_is_and_the_environment_says_more() {
+    fn it_reports_its_identity_and_the_environment_adds_to_it() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("proc/sys/kernel")).unwrap();
         std::fs::write(folder.path().join("proc/sys/kernel/hostname"), "node7\n").unwrap();

@@ -1,8 +1,8 @@
-//! What a ring holds: who wrote it, and windows with the time of day; their bytes are compressed protobuf.
+//! The content of a ring: its writer, and windows with the time of day; the bytes are compressed protobuf.
 //!
-//! A payload begins with when its window began and ended, in nanoseconds since 1970 (0: it is no window), so that whoever looks
-//! for 03:10 passes over the others. Of an observation all is kept but what only a running policy needs: limits and refusals; and hardware
-//! counters, which an agent does not read.
+//! A payload begins with the start and end of its window, in nanoseconds since 1970 (0: it is no window), so
+//! that a search for 03:10 skips the others. An observation is kept in full, except the fields for a running
+//! policy (limits and refusals), and hardware counters, which an agent does not read.
 
 use super::wire::{self, Run};
 use corun_model::Observation;
@@ -14,19 +14,19 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes in front of what is compressed.
+/// Bytes before the compressed part.
 const TIME: usize = 16;
-/// The most that a payload may become when it is decompressed.
+/// The largest size of a decompressed payload.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A run begins, or goes on in another segment.
+    /// A run begins, or continues in another segment.
     Run(Run),
     /// A window.
     Window {
-        /// When it began and ended, in nanoseconds since 1970.
+        /// Its start and end, in nanoseconds since 1970.
         unix_ns: Range<u64>,
         /// What was seen in it.
         seen: Box<Observation>,
@@ -36,7 +36,7 @@ pub enum Entry {
 /// A window as it is read back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptWindow {
-    /// When it began and ended, in nanoseconds since 1970.
+    /// Its start and end, in nanoseconds since 1970.
     pub unix_ns: Range<u64>,
     /// The run that it is of.
     pub run: Arc<Run>,
@@ -52,7 +52,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     }
 }
 
-/// A payload: a message, compressed, with its time in front.
+/// A payload: a message, compressed, preceded by its time.
 pub fn pack(unix_ns: Range<u64>, message: &[u8]) -> Vec<u8> {
     let time = [unix_ns.start.to_le_bytes(), unix_ns.end.to_le_bytes()].concat();
     let mut compressed = ZlibEncoder::new(time, Compression::fast());
@@ -74,7 +74,7 @@ pub fn unpack(payload: &[u8]) -> Result<Vec<u8>, String> {
     Ok(message)
 }
 
-/// When the window of a payload began and ended; `None`: it is no window.
+/// The start and end of a payload's window; `None` if it is no window.
 pub(super) fn time_of(payload: &[u8]) -> Option<Range<u64>> {
     let at = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
     let time = at(0)?..at(8)?;
@@ -84,7 +84,7 @@ pub(super) fn time_of(payload: &[u8]) -> Option<Range<u64>> {
 /// An entry from its bytes.
 ///
 /// # Errors
-/// A sentence, when they are none or say what no machine can have seen.
+/// A sentence, if they are invalid or describe something impossible.
 pub fn decode(payload: &[u8]) -> Result<Entry, String> {
     let message = wire::Entry::decode(&*unpack(payload)?).map_err(|e| e.to_string())?;
     match (message, time_of(payload)) {

@@ -1,4 +1,5 @@
-//! When the oldest window of a ring began, without reading the ring: segments are in order, and the beginning of the oldest one tells.
+//! The start of a ring's oldest window, without reading the ring: segments are in order, so the beginning of
+//! the oldest one has it.
 
 use super::entry::time_of;
 use super::segment::{scan, Fault};
@@ -7,15 +8,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What is read of a segment at first: a window with a thousand tenants is smaller.
+/// The part of a segment that is read at first: a window with a thousand tenants is smaller.
 const BEGINNING: u64 = 1 << 20;
 
-/// In nanoseconds since 1970; `None`: it holds no window, or cannot be read.
+/// In nanoseconds since 1970; `None` if it holds no window, or cannot be read.
 pub fn oldest_ns(folder: &Path) -> Option<u64> {
     segments(folder).ok()?.iter().find_map(|(_, path)| first_ns(path, BEGINNING))
 }
 
-/// When the first window of a segment began, looked for in so many of its bytes, and in all where it ends behind these.
+/// The start of a segment's first window, searched in this many of its bytes, and in all if it ends after
+/// these.
 fn first_ns(path: &Path, most: u64) -> Option<u64> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
@@ -33,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_that_does_not_end_in_what_is_read_at_first_is_read_whole() {
+    fn a_window_that_does_not_end_in_the_part_read_at_first_is_read_whole() {
         let mut payload = [7u64.to_le_bytes(), 9u64.to_le_bytes()].concat();
         payload.resize(2 * BEGINNING as usize, 1);
         let frame = [&frame_header(3, &payload)[..], &payload].concat();

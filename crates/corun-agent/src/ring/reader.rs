@@ -1,7 +1,7 @@
-//! Reading a ring, segment by segment, oldest first, up to any damage and on behind it.
+//! Reading a ring, segment by segment, oldest first, up to any damage and on after it.
 //!
-//! What `corun record` kept of everybody is read likewise: a recording has the same entries and is one segment. It was written at once,
-//! so that one that is damaged is refused whole.
+//! The record of everybody by `corun record` is read in the same way: a recording has the same entries and is
+//! one segment. It was written at once, so a damaged one is refused as a whole.
 
 use super::entry::{decode, time_of, Entry, KeptWindow};
 use super::segment::{scan, Fault, Scan};
@@ -16,29 +16,29 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What of a ring cannot be read: what precedes it was.
+/// A part of a ring that cannot be read; the part before it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The segment.
     pub path: PathBuf,
-    /// The byte in it from which nothing could be read.
+    /// The first byte that could not be read.
     pub at: u64,
     /// What is wrong with it.
     pub what: What,
 }
 
-/// What is wrong with a part of a ring.
+/// The error in a part of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Its bytes are not as they were written.
+    /// Its bytes have changed since they were written.
     Bytes(Fault),
-    /// An entry is as it was written, but says what no machine can have seen.
+    /// An entry is intact, but describes something impossible.
     Entry(String),
     /// It is a recording, which cannot be read.
     Recording(Refused),
     /// The file could not be read.
     File(String),
-    /// The segment is not there, though an older and a newer one are.
+    /// The segment is missing, though an older and a newer one exist.
     Missing,
 }
 
@@ -70,19 +70,20 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Reads a ring, or a recording, as it was when it was opened. It takes no lock: an agent may write to it meanwhile.
+/// Reads a ring, or a recording, in its state when it was opened. It takes no lock: an agent may write to it
+/// meanwhile.
 pub struct Reader {
     folder: PathBuf,
     segments: Vec<Segment>,
 }
 
-/// What is known of a segment once it was looked through.
+/// The knowledge about a segment after one pass.
 struct Segment {
     number: u64,
     path: PathBuf,
-    /// When its windows began and ended, in the order in which they were written.
+    /// The starts and ends of its windows, in the order in which they were written.
     times: Vec<Range<u64>>,
-    /// Whether all that is in it can be read, as far as its bytes tell; else what cannot.
+    /// Whether all of it can be read, according to its bytes; otherwise what cannot.
     damage: Option<Damage>,
 }
 
@@ -120,7 +121,7 @@ impl Segment {
         }
     }
 
-    /// Where in its bytes its payloads are, and what cannot be read.
+    /// The locations of its payloads in its bytes, and the unreadable part.
     fn payloads(&self, bytes: &[u8]) -> (Vec<Range<usize>>, Option<Damage>) {
         if is_recording(bytes) {
             return match places_of_seen(bytes) {
@@ -147,7 +148,7 @@ fn overlap(time: &Range<u64>, wanted: &Range<u64>) -> bool {
 }
 
 impl Reader {
-    /// Opens the ring in a folder, or the recording that a file is, and looks through all of it, once.
+    /// Opens the ring in a folder, or a recording in a file, and reads all of it once.
     ///
     /// # Errors
     /// [`RingError`]: the folder cannot be read or holds no segment, or another corun wrote the newest one; the file is no recording, or
@@ -170,23 +171,24 @@ impl Reader {
         }
     }
 
-    /// The windows that have a part in this time, in nanoseconds since 1970, in the order in which they were written; between
-    /// them, what could not be read. Segments that have no such window are not read again.
+    /// The windows that overlap this time, in nanoseconds since 1970, in the order in which they were
+    /// written; between them, the unreadable parts. Segments without such a window are not read again.
     pub fn windows(&self, wanted: Range<u64>) -> Windows<'_> {
         Windows { reader: self, wanted, next: 0, loaded: VecDeque::new(), run: None }
     }
 
-    /// When the windows began and ended, in nanoseconds since 1970, in the order in which they were written.
+    /// The starts and ends of the windows, in nanoseconds since 1970, in the order in which they were
+    /// written.
     pub fn times(&self) -> impl Iterator<Item = &Range<u64>> {
         self.segments.iter().flat_map(|segment| &segment.times)
     }
 
-    /// What of it cannot be read, as far as its bytes tell.
+    /// The unreadable parts, according to its bytes.
     pub fn damages(&self) -> impl Iterator<Item = &Damage> {
         self.segments.iter().filter_map(|segment| segment.damage.as_ref())
     }
 
-    /// The time from the earliest window to the latest, in nanoseconds since 1970; `None`: there is none.
+    /// The time from the earliest window to the latest, in nanoseconds since 1970; `None` if there is none.
     pub fn span(&self) -> Option<Range<u64>> {
         self.times().cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
     }
@@ -202,7 +204,7 @@ pub struct Windows<'a> {
 }
 
 impl Windows<'_> {
-    /// Reads the next segment; whether there was one.
+    /// Reads the next segment; returns whether there was one.
     fn load(&mut self) -> bool {
         let Some(segment) = self.reader.segments.get(self.next) else { return false };
         let before = self.next.checked_sub(1).map(|at| self.reader.segments[at].number);

@@ -5,21 +5,21 @@
 //! frame    length u32 (not 0) · CRC-32 of segment number, length and payload · payload, filled up to a multiple of 8
 //! ```
 //!
-//! Numbers are little-endian. The header keeps its layout in every format. A frame's own header is written after its payload and
-//! lies in one page of memory, so whoever reads it reads the payload as well.
+//! Numbers are little-endian. The header has the same layout in every format. A frame's own header is written
+//! after its payload and lies in one page of memory, so a reader that sees it can read the payload as well.
 //!
-//! Every byte counts: one that is not as it was written is noticed, also among the zeros, and a file that is cut is shorter than its
-//! header says. What precedes the fault is good.
+//! Every byte counts: any change is noticed, even among the zeros, and a truncated file is shorter than its
+//! header says. The part before the error is valid.
 
 use std::ops::Range;
 
-/// The format that this corun writes and reads.
+/// The format that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"corunrng";
 /// Bytes of a segment's header.
 pub(super) const HEADER: usize = 32;
-/// Bytes of a frame's header, and what frames are aligned to.
+/// Bytes of a frame's header, and the alignment of frames.
 pub(super) const FRAME: usize = 8;
 
 /// What is wrong with a segment.
@@ -27,11 +27,11 @@ pub(super) const FRAME: usize = 8;
 pub enum Fault {
     /// It begins like no segment.
     NoHeader,
-    /// Another corun wrote it, in this format.
+    /// Another version of corun wrote it, in this format.
     OtherFormat(u32),
-    /// A frame is not as it was written.
+    /// A frame has changed since it was written.
     Frame,
-    /// Bytes follow the last frame: one that was not finished, or one whose length was lost.
+    /// Bytes follow the last frame: an unfinished one, or one whose length was lost.
     Unfinished,
     /// The file is shorter than it was.
     Cut,
@@ -40,7 +40,7 @@ pub enum Fault {
 /// What was found in a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Its number; `None`: it was never begun.
+    /// Its number; `None` if it was never begun.
     pub number: Option<u64>,
     /// Bytes that were reserved for it.
     pub length: u64,
@@ -48,7 +48,7 @@ pub struct Scan {
     pub frames: Vec<Range<usize>>,
     /// Where the next frame would begin.
     pub end: u64,
-    /// What is wrong with it, and at which byte.
+    /// The error in it, and its byte.
     pub fault: Option<(Fault, u64)>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn frame_header(number: u64, payload: &[u8]) -> [u8; FRAME] {
     bytes
 }
 
-/// Bytes that a payload of this length takes with its header.
+/// Bytes of a payload of this length with its header.
 pub(super) fn framed(payload: usize) -> u64 {
     (FRAME + payload.next_multiple_of(FRAME)) as u64
 }
@@ -94,7 +94,7 @@ fn first_not_zero(bytes: &[u8], from: usize) -> Option<usize> {
     bytes.get(from..)?.iter().position(|b| *b != 0).map(|at| from + at)
 }
 
-/// Looks through the bytes of a segment. Whatever they are, it says what is good of them.
+/// Reads the bytes of a segment. For any bytes, it returns the valid part.
 pub fn scan(bytes: &[u8]) -> Scan {
     let faulty = |fault, at| Scan { fault: Some((fault, at as u64)), ..Scan::default() };
     if bytes.len() < HEADER {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn any_byte_that_is_changed_is_noticed_and_what_precedes_it_is_read() {
+    fn any_changed_byte_is_noticed_and_the_part_before_it_is_read() {
         let whole = segment(&THREE);
         let ends: Vec<u64> =
             scan(&whole).frames.iter().map(|f| f.end.next_multiple_of(FRAME) as u64).collect();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_is_cut_what_is_left_is_read_and_the_cut_is_noticed() {
+    fn wherever_it_is_truncated_the_rest_is_read_and_the_cut_is_noticed() {
         let whole = segment(&THREE);
         for length in 1..whole.len() {
             let scan = scan(&whole[..length]);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_another_format_says_which_and_one_of_another_number_is_not_read() {
+    fn another_format_is_named_and_another_number_is_not_read() {
         let mut bytes = segment(&THREE);
         bytes[8] = 9;
         let crc = crc32fast::hash(&bytes[..28]);

@@ -1,5 +1,6 @@
-//! A window in protobuf: fields are added, never given another meaning. What is read back may say anything: sums that would
-//! overflow, ledgers and culprits that do not sum and windows that contradict themselves are refused here.
+//! A window in protobuf: fields are added, never redefined. Data that are read back may be arbitrary. So this
+//! refuses sums that would overflow, ledgers and culprits that do not sum, and windows that contradict
+//! themselves.
 
 use crate::field::put;
 use corun_model::culprit::Share;
@@ -24,7 +25,7 @@ pub struct Entry {
     pub window: Option<Window>,
 }
 
-/// A run of an agent: what is the same for all of its windows. Tenants keep their ids in it.
+/// A run of an agent: the data that all of its windows share. Tenants keep their ids in it.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Run {
     /// Which corun wrote it.
@@ -136,7 +137,7 @@ struct Account {
     parked_ns: u64,
     #[prost(uint64, tag = "8")]
     unknown_ns: u64,
-    /// Reasons of blocking in the order of `BlockReasons`; empty where nobody told.
+    /// Reasons for blocking in the order of `BlockReasons`; empty if unknown.
     #[prost(uint64, repeated, tag = "9")]
     block_reasons_ns: Vec<u64>,
     #[prost(uint64, optional, tag = "10")]
@@ -147,7 +148,7 @@ struct Account {
     preemptions: Option<u64>,
     #[prost(uint64, optional, tag = "13")]
     wakeups: Option<u64>,
-    /// To the same core, LLC, socket and to another socket; empty where nobody told.
+    /// To the same core, LLC, socket and to another socket; empty if unknown.
     #[prost(uint64, repeated, tag = "14")]
     migrations: Vec<u64>,
     #[prost(message, repeated, tag = "15")]
@@ -215,10 +216,10 @@ struct Unavailable {
     why: String,
 }
 
-/// The bytes of an entry with a window. An account that tasks share is encoded once: most of a machine's tasks sleep, and have
-/// the same.
+/// The bytes of an entry with a window. An account that tasks share is encoded once: most of a machine's
+/// tasks sleep, and have the same one.
 pub fn entry_of(seen: &Observation) -> Vec<u8> {
-    /// Accounts that are known at a time: few are of many tasks.
+    /// The number of known accounts at a time: few belong to many tasks.
     const MOST: usize = 8;
     let mut window = Window::without_tasks(seen).encode_to_vec();
     let mut shared: Vec<(&Arc<Seen>, Vec<u8>)> = Vec::new();
@@ -305,7 +306,7 @@ impl Window {
         }
     }
 
-    /// The window, if a machine can have had it.
+    /// The window, if it is possible.
     pub fn observation(self) -> Result<Observation, String> {
         let mut sum = Sum::default();
         let end_ns = self.start_ns.checked_add(self.length_ns).ok_or("it never ended")?;
@@ -490,7 +491,7 @@ impl Buckets {
     }
 }
 
-/// The sum of all numbers of a window. As long as that does not overflow, no sum of some of them does.
+/// The sum of all numbers of a window. If it does not overflow, no partial sum does.
 #[derive(Default)]
 struct Sum(u64);
 

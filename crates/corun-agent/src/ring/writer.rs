@@ -1,4 +1,5 @@
-//! Writing a ring: entries behind one another, segment after segment, the oldest segment written over by the newest.
+//! Writing a ring: entries one after another, segment after segment; the newest segment overwrites the
+//! oldest.
 
 use super::segment::{frame_header, framed, header, scan, Fault, FRAME, HEADER};
 use super::{segment_name, segments, RingError};
@@ -10,17 +11,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A ring has this many segments once it is full: so much of it goes at a time.
+/// A full ring has this many segments: this part of it is lost at a time.
 const SEGMENTS: u64 = 16;
-/// The least that a ring may take.
+/// The minimum size of a ring.
 pub const LEAST_BYTES: u64 = SEGMENTS * (4 << 10);
-/// The most that a segment takes; a larger ring has more of them.
+/// The maximum size of a segment; a larger ring has more of them.
 const MOST_OF_SEGMENT: u64 = 64 << 20;
 
 /// Writes a ring, alone.
 pub struct Writer {
     folder: PathBuf,
-    /// Locked for as long as the ring is where it was made; `None`: it is to be made anew.
+    /// Locked while the ring is where it was created; `None` if it has to be created again.
     lock: Option<File>,
     /// What each segment begins with.
     first: Vec<u8>,
@@ -39,7 +40,8 @@ struct Current {
 }
 
 impl Writer {
-    /// Opens or makes a ring of at most `bytes` in a folder. `first` is written at the beginning of every segment, and now.
+    /// Opens or creates a ring of at most `bytes` in a folder. `first` is written at the beginning of every
+    /// segment, and now.
     ///
     /// # Errors
     /// [`RingError`]: somebody else writes to it, it is too small, or the folder cannot be written.
@@ -78,8 +80,8 @@ impl Writer {
         self.older.iter().map(|(_, length)| length).sum::<u64>() + current
     }
 
-    /// Writes an entry. When this returns it is on the disk; when it fails the ring is as it was before. A ring that somebody has
-    /// removed is made anew by the entry after the one that notices.
+    /// Writes an entry. When this returns, it is on the disk; if it fails, the ring is unchanged. If somebody
+    /// has removed a ring, the entry after the one that notices creates it again.
     ///
     /// # Errors
     /// [`RingError`]: it is larger than a segment, the disk does not take it, or the ring is not there any more.
@@ -101,7 +103,7 @@ impl Writer {
         current.append(payload).map_err(RingError::writing("write to", &path))
     }
 
-    /// A file that was removed or moved away still takes what is written to it, and nobody can read that.
+    /// A removed or moved file still accepts writes, and nobody can read them.
     fn notice_removal(&mut self) -> Result<(), RingError> {
         let Some(current) = &self.current else { return Ok(()) };
         let path = self.folder.join(segment_name(current.number));
@@ -119,7 +121,8 @@ impl Writer {
         Err(RingError::Removed(self.folder.clone()))
     }
 
-    /// Goes on in the newest segment, if it is whole: an agent that starts often would else use up the ring.
+    /// Continues in the newest segment, if it is intact: otherwise an agent that starts often would use up
+    /// the ring.
     fn go_on(&mut self) -> Result<(), RingError> {
         let Some(&(number, length)) = self.older.back() else { return Ok(()) };
         let path = self.folder.join(segment_name(number));
@@ -142,11 +145,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins the next segment: a new one while there is room, else in the place of the oldest.
+    /// Begins the next segment: a new one while there is room, otherwise in place of the oldest.
     fn begin_segment(&mut self) -> Result<(), RingError> {
         let newest = self.current.as_ref().map(|c| (c.number, c.length));
         let number = newest.or(self.older.back().copied()).map_or(1, |(number, _)| number + 1);
-        // One of another length, from when the ring had another size, cannot be written over.
+        // A segment of another length, from when the ring had another size, cannot be overwritten.
         let own = self.segment_bytes;
         let is_other = |oldest: &(u64, u64)| oldest.1 != own;
         while self.used() + self.segment_bytes > self.bytes && self.older.front().is_some_and(is_other) {
@@ -173,7 +176,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A new file, with all the room that it will take.
+    /// A new file, with all the space that it will take.
     fn made(&self, path: &Path) -> io::Result<File> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         // SAFETY: the descriptor is open, and numbers are all that is passed.
@@ -185,7 +188,7 @@ impl Writer {
         reserved.inspect_err(|_| drop(fs::remove_file(path))).map(|()| file)
     }
 
-    /// The oldest segment's file under a new name, full of zeros. Its room stays reserved throughout.
+    /// The oldest segment's file under a new name, full of zeros. Its space stays reserved throughout.
     fn oldest_renamed(&mut self, path: &Path, why: io::Error) -> Result<File, RingError> {
         let Some((oldest, length)) = self.older.pop_front() else {
             return Err(RingError::writing("make the segment", path)(why));
@@ -193,7 +196,7 @@ impl Writer {
         let old = self.folder.join(segment_name(oldest));
         let io = || {
             let file = OpenOptions::new().read(true).write(true).open(&old)?;
-            // The header goes first: whoever reads it meanwhile finds a segment that has not begun.
+            // The header is cleared first: a simultaneous reader finds a segment that has not begun.
             file.write_all_at(&[0; HEADER], 0)?;
             file.write_all_at(&vec![0; length as usize - HEADER], HEADER as u64)?;
             file.sync_data()?;
@@ -227,7 +230,7 @@ impl Current {
             file.sync_data()
         };
         if let Err(e) = put(&self.file) {
-            // As it was before, as far as the disk lets us; a reader stops here in any case.
+            // Its previous state, as far as the disk allows; a reader stops here in any case.
             let _ = self.file.write_all_at(&[0; FRAME], self.end);
             return Err(e);
         }

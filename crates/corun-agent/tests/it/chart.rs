@@ -1,4 +1,5 @@
-//! The Helm chart, read as text: its values are there and used, its configuration is one, its pods have no privileges.
+//! The Helm chart, read as text: its values exist and are used, its configuration is valid, its pods have no
+//! privileges.
 
 use corun_agent::config::{Config, File, Flags};
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ fn used(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_value_that_a_template_uses_is_there_and_each_is_used() {
+fn every_value_that_a_template_uses_exists_and_each_is_used() {
     let (values, used) = (values(), used(&templates()));
     for path in &used {
         assert!(values.contains_key(path), "a template uses {path}, which has no value");
@@ -57,7 +58,7 @@ fn every_value_that_a_template_uses_is_there_and_each_is_used() {
 }
 
 #[test]
-fn its_configuration_is_one_that_an_agent_takes() {
+fn its_configuration_is_valid_for_an_agent() {
     let template = read("templates/config.yaml");
     let (_, block) = template.split_once("agent.toml: |\n").unwrap();
     let mut text = String::new();
@@ -94,7 +95,7 @@ fn its_configuration_is_one_that_an_agent_takes() {
 }
 
 #[test]
-fn its_pods_have_two_capabilities_and_cannot_write_but_to_the_ring() {
+fn its_pods_have_two_capabilities_and_can_write_only_to_the_ring() {
     let text = read("templates/daemonset.yaml");
     for line in [
         "privileged: false",

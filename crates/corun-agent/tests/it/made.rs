@@ -1,4 +1,4 @@
-//! Windows that were never seen, of tenants that never lived.
+//! Invented windows of invented tenants.
 
 use corun_model::culprit::Share;
 use corun_model::events::Migrations;
@@ -19,7 +19,7 @@ pub fn tenant(n: u32) -> Tenant {
     Tenant { id: TenantId(n), kind: TenantKind::Unit, key: format!("unit:/system.slice/{name}"), name }
 }
 
-/// What a tenant did that ran for a part of the window, waited for another part and slept.
+/// The activity of a tenant that ran for a part of the window, waited for another part and slept.
 pub fn account(ran_ns: u64, culprits: &[(u32, u64)]) -> Account {
     let shares = culprits.iter().map(|(id, ns)| Share { tenant: TenantId(*id), steal_ns: *ns });
     let steal_ns = culprits.iter().map(|(_, ns)| ns).sum::<u64>() + 11;
@@ -51,12 +51,12 @@ pub fn account(ran_ns: u64, culprits: &[(u32, u64)]) -> Account {
     }
 }
 
-/// The window of this number in which `tenants` units of one task ran, each waiting for the next.
+/// The window with this number, in which `tenants` units of one task ran, each waiting for the next.
 pub fn window(n: u64, tenants: u32) -> Observation {
     window_of(n, tenants, |t| (t + 1) % tenants)
 }
 
-/// The same, each waiting for the one that is given.
+/// The same, each waiting for the given one.
 pub fn window_of(n: u64, tenants: u32, culprit_of: impl Fn(u32) -> u32) -> Observation {
     let start_ns = n * WINDOW_NS;
     let accounts: Vec<Account> = (0..tenants)
@@ -103,7 +103,7 @@ pub fn window_of(n: u64, tenants: u32, culprit_of: impl Fn(u32) -> u32) -> Obser
     seen
 }
 
-/// Gives tenants other numbers, which are to be in the same order.
+/// Gives tenants other numbers, in the same order.
 pub fn renumber(seen: &mut Observation, number: impl Fn(u32) -> u32) {
     let new = |id: TenantId| TenantId(number(id.0));
     seen.tenants.iter_mut().for_each(|t| t.id = new(t.id));

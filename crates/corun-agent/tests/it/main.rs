@@ -1,4 +1,4 @@
-//! What an agent keeps, on real files.
+//! The data that an agent keeps, on real files.
 
 mod chart;
 mod made;

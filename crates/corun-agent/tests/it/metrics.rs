@@ -1,4 +1,4 @@
-//! What is scraped, from windows that were made up: names, sums, bounds, and what it costs.
+//! The result of scrapes, from invented windows: names, sums, bounds, and cost.
 
 use crate::made::{window, window_of, WINDOW_NS};
 use corun_agent::exposition::{Exposition, Format};
@@ -59,7 +59,7 @@ pub fn totals(most: usize) -> Arc<Mutex<Totals>> {
     Arc::new(Mutex::new(Totals::new(most)))
 }
 
-/// What culprits took of each victim, what was dropped with it, and each victim's steal.
+/// What culprits took from each victim, what was dropped with it, and each victim's steal.
 fn check_sums(text: &str) {
     let samples = samples(text);
     let sum = |name: &str, label: &str, filter: &dyn Fn(&BTreeMap<String, String>) -> bool| {
@@ -86,7 +86,7 @@ fn check_sums(text: &str) {
     }
 }
 
-/// Whoever is blamed is called as a tenant is, or is one of the words.
+/// A culprit has the label of a tenant, or is one of the words.
 fn check_names(text: &str) {
     let samples = samples(text);
     let of = |name: &'static str, label: &'static str| {
@@ -105,7 +105,7 @@ fn culprits_sum_to_the_steal_of_every_victim_and_categories_to_its_time() {
     let exposition = exposition(&totals);
     let mut all_ns = 0;
     for n in 0..50 {
-        // Who waits for whom changes all the time, so that more than eight take from each.
+        // The victims and culprits change all the time, so more than eight take from each.
         let seen = window_of(n, 30, |victim| (victim + 1 + n as u32 % 13) % 30);
         all_ns += seen.by_tenant.iter().map(|t| t.account.ledger.total_ns()).sum::<u64>();
         totals.lock().unwrap().push(&seen);
@@ -144,14 +144,14 @@ fn tenants_without_room_are_summed_in_other_and_counted() {
     assert_eq!(single("corun_tenants"), 5.0);
 }
 
-/// The seconds of a tenant, by what is scraped.
+/// The seconds of a tenant in the scrape.
 fn seconds_of(samples: &BTreeMap<(String, BTreeMap<String, String>), f64>, tenant: &str) -> Option<f64> {
     let its =
         samples.iter().filter(|((name, l), _)| name == "corun_tenant_seconds_total" && l["tenant"] == tenant);
     its.map(|(_, seconds)| *seconds).reduce(|a, b| a + b)
 }
 
-/// A window as [`window`], in which nobody ran but those who are given, for so long.
+/// A window like [`window`], in which only the given tenants ran, for the given times.
 fn idle_but(n: u64, tenants: u32, ran: &[(u32, u64)]) -> corun_model::Observation {
     let mut seen = window(n, tenants);
     for (t, task) in seen.tasks.iter_mut().enumerate() {
@@ -164,7 +164,7 @@ fn idle_but(n: u64, tenants: u32, ran: &[(u32, u64)]) -> corun_model::Observatio
 }
 
 #[test]
-fn where_there_is_no_room_names_that_are_asked_for_come_first_and_then_who_wanted_most() {
+fn without_room_names_that_people_ask_for_come_first_and_then_the_greatest_demand() {
     let (totals, most) = (totals(1_000), 1_000);
     let exposition = exposition(&totals);
     totals.lock().unwrap().push(&idle_but(0, most, &[]));
@@ -182,21 +182,21 @@ fn where_there_is_no_room_names_that_are_asked_for_come_first_and_then_who_wante
         assert!(seconds(step).is_some_and(|s| (s - n as f64).abs() < 1e-6), "window {n}: all of it is there");
         assert_eq!(seconds(busy).is_some(), n >= 3, "window {n}: it is 3 s old then");
         assert_eq!(seconds(idle), None, "window {n}");
-        // Nothing is lost: who has no series now was counted in `other`.
+        // Nothing is lost: a tenant without series now was counted in `other`.
         let others_ns: u64 = (0..most + 3).filter(|t| seconds(*t).is_none()).map(all_ns).sum();
         let of_others = [&now, &before].map(|samples| seconds_of(samples, "other").unwrap_or(0.0));
         let grown = of_others[0] - of_others[1];
         assert!((grown - others_ns as f64 / 1e9).abs() < 1e-6, "window {n}: {grown} s, not {others_ns} ns");
         let single = |name: &str| now[&(name.to_owned(), BTreeMap::new())];
         assert_eq!(single("corun_tenants"), 1_000.0);
-        // One for the step; from its third second on another one for who is busy, and the one that is idle.
+        // One for the step; from its third second on another one for the busy tenant, and the idle one.
         assert_eq!(single("corun_dropped_tenants_total"), if n < 3 { 1.0 } else { 3.0 }, "window {n}");
         before = now;
     }
 }
 
 #[test]
-fn places_do_not_go_to_and_fro_among_those_who_want_about_as_much() {
+fn places_do_not_flip_back_and_forth_among_tenants_with_similar_demand() {
     let totals = totals(10);
     let exposition = exposition(&totals);
     let names = || {
@@ -214,7 +214,7 @@ fn places_do_not_go_to_and_fro_among_those_who_want_about_as_much() {
 }
 
 #[test]
-fn who_comes_in_one_window_does_not_take_each_others_place() {
+fn tenants_that_come_in_one_window_do_not_take_each_others_place() {
     let totals = totals(3);
     totals.lock().unwrap().push(&window(0, 2));
     let mut seen = window(1, 4);
@@ -257,14 +257,14 @@ fn counters_never_fall_and_series_end_together_once_their_tenant_has_ended() {
 }
 
 #[test]
-fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
+fn a_young_tenant_is_in_other_and_no_short_lived_one_makes_series() {
     let totals = totals(1_000);
     let exposition = exposition(&totals);
     totals.lock().unwrap().push(&window(0, 2));
     let series_before = samples(&text(&exposition, Format::Prometheus)).len();
     for n in 1..300 {
         let mut seen = window(n, 3);
-        // The third one is another one in every window.
+        // The third one is a different one in every window.
         let id = corun_model::TenantId(10 + n as u32);
         seen.tenants[2].id = id;
         seen.tenants[2].key = format!("unit:{n}");
@@ -280,7 +280,7 @@ fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
 }
 
 #[test]
-fn whoever_is_asked_for_by_name_has_series_from_its_first_moment_on() {
+fn a_tenant_that_people_ask_for_by_name_has_series_from_its_first_moment_on() {
     let totals = totals(1_000);
     let exposition = exposition(&totals);
     totals.lock().unwrap().push(&window(0, 2));
@@ -302,7 +302,7 @@ fn whoever_is_asked_for_by_name_has_series_from_its_first_moment_on() {
 }
 
 #[test]
-fn every_metric_is_described_and_has_the_labels_that_it_says() {
+fn every_metric_is_described_and_has_its_stated_labels() {
     let totals = totals(10);
     totals.lock().unwrap().push(&window(0, 40));
     for format in [Format::Prometheus, Format::OpenMetrics] {
@@ -327,7 +327,7 @@ fn every_metric_is_described_and_has_the_labels_that_it_says() {
 }
 
 #[test]
-fn a_scraper_gets_the_format_that_it_would_rather_have() {
+fn a_scraper_gets_its_preferred_format() {
     let protobuf =
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
     for (accept, format) in [
@@ -361,7 +361,7 @@ fn a_name_of_any_characters_is_escaped() {
 }
 
 #[test]
-fn categories_are_called_as_in_the_json_of_a_profile() {
+fn categories_have_the_names_of_the_json_of_a_profile() {
     let ledger = serde_json::to_value(corun_report::profile::schema::Ledger::default()).unwrap();
     let fields: BTreeSet<String> = ledger.as_object().unwrap().keys().cloned().collect();
     let mut named: BTreeSet<String> = CATEGORIES.iter().map(|c| format!("{c}_ns")).collect();
@@ -370,7 +370,7 @@ fn categories_are_called_as_in_the_json_of_a_profile() {
 }
 
 #[test]
-fn contention_is_the_share_of_waiting_for_others_and_throttling_is_none() {
+fn contention_is_the_share_of_waiting_for_others_and_excludes_throttling() {
     let mut totals = Totals::new(10);
     assert_eq!(totals.contended_ratio(), None, "nothing was seen yet");
     for n in 0..30 {
@@ -383,7 +383,7 @@ fn contention_is_the_share_of_waiting_for_others_and_throttling_is_none() {
     assert!((ratio - waited as f64 / (had + waited) as f64).abs() < 1e-3, "{ratio}");
 }
 
-/// How many windows stand for a long time; `CORUN_WINDOWS=1000000` for a week of them.
+/// The number of windows for a long time; `CORUN_WINDOWS=1000000` for a week.
 #[test]
 fn a_long_time_with_tenants_that_come_and_go_makes_it_no_larger() {
     let windows: u64 = std::env::var("CORUN_WINDOWS").map_or(3_000, |n| n.parse().unwrap());
@@ -396,7 +396,7 @@ fn a_long_time_with_tenants_that_come_and_go_makes_it_no_larger() {
     };
     for n in 0..windows {
         let mut seen = window_of(n, 12, |victim| (victim + 1 + (n % 11) as u32) % 12);
-        // Each is another one after 40 to 51 windows.
+        // Each is replaced after 40 to 51 windows.
         for (t, tenant) in seen.tenants.iter_mut().enumerate() {
             let life = n / (40 + t as u64);
             tenant.key = format!("unit:{t}:{life}");
@@ -411,7 +411,7 @@ fn a_long_time_with_tenants_that_come_and_go_makes_it_no_larger() {
 }
 
 #[test]
-fn the_documentation_has_every_metric_as_it_is() {
+fn the_documentation_has_every_metric_unchanged() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agent.md");
     let text = std::fs::read_to_string(file).unwrap();
     let row = |m: &corun_agent::metrics::Metric| {

@@ -1,5 +1,5 @@
-//! What is exported over OTLP: decoded by the messages of OpenTelemetry's own crate, and held against what is scraped; and what
-//! collectors do to an exporter that are away, slow, overloaded or wrong.
+//! Exports over OTLP, decoded by the messages of OpenTelemetry's own crate and compared with the scrape; and
+//! the effect of collectors that are away, slow, overloaded or wrong.
 
 use crate::made::{window, window_of, WINDOW_NS};
 use crate::metrics::{exposition, samples, text, totals};
@@ -24,7 +24,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// By how much the clock of the world is ahead here.
+/// How far the wall clock is ahead here.
 const AHEAD_NS: u64 = 1_700_000_000_000_000_000;
 
 type Labels = BTreeMap<String, String>;
@@ -38,7 +38,7 @@ fn labels(attributes: &[KeyValue]) -> Labels {
     attributes.iter().map(text).collect()
 }
 
-/// The metrics of a request from whoever has the attributes.
+/// The metrics of a request from the sender with the attributes.
 fn metrics(bytes: &[u8]) -> (Labels, Vec<Metric>) {
     let request = ExportMetricsServiceRequest::decode(bytes).unwrap();
     let [of_resource] = &request.resource_metrics[..] else { panic!("{request:?}") };
@@ -110,7 +110,7 @@ fn exported(exposition: &Exposition, now_ns: u64) -> (BTreeMap<Series, f64>, BTr
     points(&metrics, AHEAD_NS + now_ns)
 }
 
-/// The same from the text format, whose edges are written otherwise.
+/// The same from the text format, whose edges have another format.
 fn scraped(exposition: &Exposition) -> BTreeMap<Series, f64> {
     let edge = |text: &mut String| *text = text.parse::<f64>().unwrap().to_string();
     let plain = |((name, mut labels), value): (Series, f64)| {
@@ -120,7 +120,7 @@ fn scraped(exposition: &Exposition) -> BTreeMap<Series, f64> {
     samples(&text(exposition, Format::Prometheus)).into_iter().map(plain).collect()
 }
 
-/// What culprits took of each victim, and each victim's steal.
+/// What culprits took from each victim, and each victim's steal.
 fn check_sums(values: &BTreeMap<Series, f64>) {
     let mut owed: BTreeMap<&str, f64> = BTreeMap::new();
     let mut blamed = 0;
@@ -140,7 +140,7 @@ fn check_sums(values: &BTreeMap<Series, f64>) {
 }
 
 #[test]
-fn what_is_exported_is_what_is_scraped_and_its_sums_hold() {
+fn the_export_equals_the_scrape_and_its_sums_agree() {
     let totals = totals(20);
     let exposition = exposition(&totals);
     for n in 0..50 {
@@ -155,14 +155,15 @@ fn what_is_exported_is_what_is_scraped_and_its_sums_hold() {
 }
 
 #[test]
-fn a_counter_that_begins_anew_has_a_later_start_and_every_other_keeps_its_own() {
+fn a_counter_that_starts_again_has_a_later_start_and_every_other_keeps_its_own() {
     let totals = totals(100);
     let exposition = exposition(&totals);
     let (mut values, mut starts) = (BTreeMap::new(), BTreeMap::new());
     let mut anew = 0;
     let linger = LINGER_NS / WINDOW_NS;
     for n in 0..2 * linger + 400 {
-        // Ten tenants are away for a while, and who takes from the first changes: a place is lost and taken again.
+        // Ten tenants are away for a while, and the main culprit of the first changes: a place is lost and
+        // taken again.
         let tenants = if (5..linger + 20).contains(&n) { 12 } else { 22 };
         let taker = |victim| if victim == 0 { 1 + (n / 20) as u32 % 11 } else { (victim + 1) % tenants };
         totals.lock().unwrap().push(&window_of(n, tenants, taker));
@@ -180,14 +181,14 @@ fn a_counter_that_begins_anew_has_a_later_start_and_every_other_keeps_its_own() 
                 None => assert_eq!(*start, AHEAD_NS, "{series:?}"),
             }
         }
-        // What has ended is remembered: it must not begin at the same time again.
+        // Ended series are remembered: they must not start at the same time again.
         starts.extend(new_starts);
         values.extend(new_values);
     }
     assert!(anew > 20, "{anew} began anew");
 }
 
-/// The series of a request: those with a value, and those that are said to have ended.
+/// The series of a request: those with a value, and those that have ended.
 fn series(bytes: &[u8]) -> [BTreeSet<Series>; 2] {
     let [mut live, mut ended] = [BTreeSet::new(), BTreeSet::new()];
     for metric in metrics(bytes).1 {
@@ -208,7 +209,7 @@ fn series(bytes: &[u8]) -> [BTreeSet<Series>; 2] {
 }
 
 #[test]
-fn of_a_series_that_has_ended_the_next_export_that_arrives_says_so() {
+fn after_a_series_has_ended_the_next_delivered_export_says_so() {
     let totals = totals(100);
     let exposition = exposition(&totals);
     let export = |known: &Known| {
@@ -225,12 +226,12 @@ fn of_a_series_that_has_ended_the_next_export_that_arrives_says_so() {
     for metric in ["corun_tenant_seconds_total", "corun_wait_seconds", "corun_tenant_info"] {
         assert!(ended.iter().any(|(name, _)| name == metric), "no series of {metric} has ended");
     }
-    // One that does not arrive is made good by the next one.
+    // The next one makes up for one that does not arrive.
     assert_eq!(export(&known).0, [after.clone(), ended]);
     assert_eq!(export(&later).0, [after, BTreeSet::new()]);
 }
 
-/// A collector that answers each request by what it is told, with the requests that it got.
+/// A collector that answers each request as instructed, with the requests that it got.
 struct Collector {
     address: SocketAddr,
     got: Receiver<(String, Vec<u8>)>,
@@ -280,7 +281,7 @@ fn say(stream: &mut TcpStream, status: &str, body: &[u8]) {
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }
 
-/// An exporter to an address, its counts, and what it tells.
+/// An exporter to an address, its counts, and its reports.
 fn exporter(url: String) -> (Exporter, Arc<Mutex<Exports>>, Receiver<Option<String>>) {
     let totals = totals(100);
     totals.lock().unwrap().push(&window(0, 30));
@@ -325,7 +326,7 @@ fn a_collector_gets_whole_exports_and_the_last_one_when_the_agent_ends() {
 }
 
 #[test]
-fn whatever_a_collector_does_it_is_counted_said_and_over_in_bounded_time() {
+fn whatever_a_collector_does_is_counted_reported_and_over_in_bounded_time() {
     let elsewhere = collector(Box::new(|_, stream| say(stream, "200 OK", &[])));
     let moved = format!("307 Moved\r\nLocation: http://{}/v1/metrics", elsewhere.address);
     let partial = ExportMetricsServiceResponse {
@@ -349,7 +350,7 @@ fn whatever_a_collector_does_it_is_counted_said_and_over_in_bounded_time() {
         ),
         (Box::new(|_, _| ()), failed, "metrics do not arrive"),
         (Box::new(|_, s| drop(s.write_all(b"what\r\n\r\n"))), failed, "metrics do not arrive"),
-        // A place where nothing ends: neither the silence, nor a line, nor a body.
+        // A collector that never finishes: neither the silence, nor a line, nor a body.
         (Box::new(|_, _| std::thread::sleep(Duration::from_secs(2))), failed, "there was no answer"),
         (
             Box::new(|_, s| {
@@ -391,7 +392,7 @@ fn whatever_a_collector_does_it_is_counted_said_and_over_in_bounded_time() {
 }
 
 #[test]
-fn a_collector_that_comes_back_gets_what_has_been_counted_meanwhile() {
+fn a_collector_that_comes_back_gets_the_counts_of_the_meantime() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
     drop(port);

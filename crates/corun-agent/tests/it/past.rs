@@ -1,4 +1,4 @@
-//! From windows into a ring and back: bounded, and with nothing missing from the sums.
+//! From windows into a ring and back: bounded, and with complete sums.
 
 use crate::made::{renumber, window, window_of, WINDOW_NS};
 use corun_agent::past::{self, NoPast};
@@ -27,7 +27,7 @@ fn steal_ns(seen: &Observation) -> u64 {
 }
 
 #[test]
-fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
+fn a_time_is_combined_from_its_windows_and_a_hole_in_it_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = recorder(folder.path(), 1);
     let windows: Vec<Observation> = (0..12).map(|n| window(n, 4)).collect();
@@ -60,11 +60,12 @@ fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
 }
 
 #[test]
-fn an_interval_in_which_a_task_went_over_to_another_tenant_is_read_back() {
+fn an_interval_in_which_a_task_moved_to_another_tenant_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = recorder(folder.path(), 1);
     let mut windows: Vec<Observation> = (0..4).map(|n| window(n, 3)).collect();
-    // The third task is of the second tenant from the second window on, as one that is put into a job's cgroup.
+    // The third task belongs to the second tenant from the second window on, like one that is put into a
+    // job's cgroup.
     for seen in &mut windows[1..] {
         let gone = seen.by_tenant.pop().unwrap();
         seen.tasks[2].tenant = TenantId(1);
@@ -83,7 +84,7 @@ fn an_interval_in_which_a_task_went_over_to_another_tenant_is_read_back() {
 }
 
 #[test]
-fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
+fn of_two_runs_the_one_with_most_of_a_time_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = recorder(folder.path(), 1);
     (0..8).for_each(|n| push(&mut first, &window(n, 2)));
@@ -97,7 +98,7 @@ fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
 }
 
 #[test]
-fn of_a_clock_that_is_set_back_both_times_are_there() {
+fn after_a_clock_is_set_back_both_times_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = recorder(folder.path(), 1);
     // The host's own clock goes on; the time of day is ten seconds earlier from the fifth window on.
@@ -118,7 +119,7 @@ fn of_a_clock_that_is_set_back_both_times_are_there() {
 }
 
 #[test]
-fn a_window_before_1970_is_kept_as_one_of_then() {
+fn a_window_before_1970_is_kept_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = recorder(folder.path(), 1);
     (0..2).for_each(|n| kept.push(&window(n, 2), 0).unwrap());
@@ -128,10 +129,10 @@ fn a_window_before_1970_is_kept_as_one_of_then() {
 }
 
 #[test]
-fn a_window_of_any_size_is_bounded_and_its_sums_are_whole() {
+fn a_window_of_any_size_is_bounded_and_its_sums_are_complete() {
     let mut seen = window_of(0, 300, |t| (t + 7) % 300);
     renumber(&mut seen, |t| 10 * t);
-    // One of them was kept waiting by everybody.
+    // Everybody kept one of them waiting.
     let steal = seen.by_tenant[0].account.culprits.total_ns();
     let shares = (0..300).map(|t| Share { tenant: TenantId(10 * t), steal_ns: u64::from(t) });
     let sum: u64 = (0..300).sum();
@@ -153,7 +154,7 @@ fn a_window_of_any_size_is_bounded_and_its_sums_are_whole() {
 }
 
 #[test]
-fn what_precedes_and_follows_a_window_has_its_neighbours_however_late_the_agent_was_each_time() {
+fn the_windows_before_and_after_one_are_its_neighbors_however_late_the_agent_was_each_time() {
     const WINDOWS: u64 = 12;
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Recorder::open(folder.path(), 1 << 20, WINDOW_NS, &Run::default()).unwrap();

@@ -1,4 +1,5 @@
-//! What a scraper gets that takes protobuf: the same samples as in the text, and histograms that are native as well.
+//! The output for a scraper that accepts protobuf: the same samples as in the text, and histograms that are
+//! native as well.
 
 use crate::made::{account, window};
 use crate::metrics::{exposition, samples, text, totals};
@@ -53,7 +54,7 @@ fn families(mut bytes: &[u8]) -> Vec<Family> {
     found
 }
 
-/// Numbers of the native buckets with how many are in each.
+/// Indexes of the native buckets with the number in each.
 fn native(histogram: &Histogram) -> Vec<(i32, i64)> {
     let (mut number, mut count, mut deltas) = (0, 0, histogram.deltas.iter());
     let mut found = Vec::new();
@@ -113,7 +114,7 @@ fn it_has_the_samples_of_the_text() {
 }
 
 #[test]
-fn a_native_bucket_holds_what_the_probe_counted_up_to_its_edge() {
+fn a_native_bucket_holds_the_probes_count_up_to_its_edge() {
     let lengths = [700, 2_047, 2_048, 3_000_000, 4_100_000, 4_200_000, 10_000_000_000];
     let mut waits = Waits::default();
     lengths.into_iter().for_each(|ns| waits.record(ns));

@@ -1,4 +1,4 @@
-//! A ring on a real file system: what is written is read, whatever happens in between.
+//! A ring on a real file system: written data are read, whatever happens in between.
 
 use crate::made::{window, WINDOW_NS};
 use corun_agent::ring::{
@@ -39,7 +39,7 @@ fn read(folder: &Path) -> (Vec<KeptWindow>, Vec<Damage>) {
     (kept, damages)
 }
 
-/// The numbers of the windows, each of which is as it was written.
+/// The numbers of the windows, each of which is unchanged.
 fn numbers(kept: &[KeptWindow]) -> Vec<u64> {
     let number = |k: &KeptWindow| {
         let n = (k.unix_ns.start - EPOCH_NS) / WINDOW_NS;
@@ -56,7 +56,7 @@ fn newest(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn when_the_oldest_window_began_is_told_without_reading_the_ring() {
+fn the_start_of_the_oldest_window_is_known_without_reading_the_ring() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(oldest_ns(&folder.path().join("nowhere")), None);
     let mut ring = open(folder.path());
@@ -71,7 +71,7 @@ fn when_the_oldest_window_began_is_told_without_reading_the_ring() {
 }
 
 #[test]
-fn a_ring_that_is_removed_while_it_is_written_loses_an_entry_says_so_and_is_made_anew() {
+fn a_ring_that_is_removed_while_it_is_written_loses_an_entry_says_so_and_is_created_again() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("ring");
     let removals: [&dyn Fn(); 3] = [
@@ -89,7 +89,7 @@ fn a_ring_that_is_removed_while_it_is_written_loses_an_entry_says_so_and_is_made
         assert_eq!(numbers(&read(&folder).0), [2]);
         assert!(ring.used() <= SMALL);
     }
-    // Where it cannot be made it is tried again.
+    // If it cannot be created, that is tried again.
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "").unwrap();
     assert!(ring.append(&entry(3)).is_err() && ring.append(&entry(4)).is_err());
@@ -99,7 +99,7 @@ fn a_ring_that_is_removed_while_it_is_written_loses_an_entry_says_so_and_is_made
 }
 
 #[test]
-fn what_is_written_is_read_back_and_a_time_is_cut_out_of_it() {
+fn written_windows_are_read_back_and_a_time_is_cut_out_of_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = open(folder.path());
     (0..10).for_each(|n| ring.append(&entry(n)).unwrap());
@@ -132,7 +132,7 @@ fn a_full_ring_keeps_its_size_and_its_newest_windows() {
 }
 
 #[test]
-fn one_that_is_opened_again_and_again_goes_on_where_it_was() {
+fn a_ring_that_is_opened_again_and_again_continues_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     for n in 0..20 {
         open(folder.path()).append(&entry(n)).unwrap();
@@ -142,7 +142,7 @@ fn one_that_is_opened_again_and_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_smaller_ring_gives_back_the_room_of_the_oldest() {
+fn a_smaller_ring_returns_the_space_of_the_oldest() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = Writer::open(folder.path(), 4 * SMALL, run()).unwrap();
     (0..400).for_each(|n| ring.append(&entry(n)).unwrap());
@@ -166,7 +166,7 @@ fn segment_of_three(folder: &Path) -> (PathBuf, Vec<u8>) {
 }
 
 #[test]
-fn whichever_byte_is_damaged_the_rest_is_read_and_the_damage_is_said() {
+fn whichever_byte_is_damaged_the_rest_is_read_and_the_damage_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (path, whole) = segment_of_three(folder.path());
     for at in 0..whole.len() {
@@ -183,7 +183,7 @@ fn whichever_byte_is_damaged_the_rest_is_read_and_the_damage_is_said() {
 }
 
 #[test]
-fn wherever_a_segment_is_cut_the_rest_is_read_and_the_cut_is_said() {
+fn wherever_a_segment_is_truncated_the_rest_is_read_and_the_cut_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (path, whole) = segment_of_three(folder.path());
     for length in (1..whole.len()).rev() {
@@ -196,7 +196,7 @@ fn wherever_a_segment_is_cut_the_rest_is_read_and_the_cut_is_said() {
 }
 
 #[test]
-fn a_ring_that_was_damaged_is_written_on_and_what_is_newer_is_read() {
+fn a_damaged_ring_is_continued_and_newer_windows_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let (path, mut bytes) = segment_of_three(folder.path());
     bytes[40] ^= 1;
@@ -208,7 +208,7 @@ fn a_ring_that_was_damaged_is_written_on_and_what_is_newer_is_read() {
 }
 
 #[test]
-fn a_segment_that_somebody_removed_is_missed() {
+fn a_removed_segment_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = open(folder.path());
     (0..100).for_each(|n| ring.append(&entry(n)).unwrap());
@@ -230,7 +230,7 @@ fn a_second_writer_and_a_folder_that_is_no_ring_are_refused_in_one_sentence() {
 }
 
 #[test]
-fn a_window_that_no_segment_holds_is_refused_and_the_ring_goes_on() {
+fn a_window_larger_than_a_segment_is_refused_and_the_ring_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = open(folder.path());
     let large = encode(&Entry::Window { unix_ns: 1..2, seen: Box::new(window(0, 2_000)) });
@@ -251,7 +251,7 @@ fn an_entry_that_contradicts_itself_is_refused() {
     assert!(decode(&[]).is_err() && decode(&[0; 40]).is_err());
 }
 
-/// What the child of the next test does; by itself it is no test.
+/// The role of the next test's child; by itself it is no test.
 #[test]
 fn writes_until_it_is_killed() {
     let Some(folder) = std::env::var_os("CORUN_RING_TO_WRITE") else { return };
@@ -264,7 +264,7 @@ fn writes_until_it_is_killed() {
 }
 
 #[test]
-fn whoever_is_killed_while_it_writes_loses_no_window_but_that_one() {
+fn a_writer_that_is_killed_loses_no_window_but_the_one_in_progress() {
     let folder = tempfile::tempdir().unwrap();
     let mut known = 0;
     for kill in 0..12u64 {
@@ -275,7 +275,7 @@ fn whoever_is_killed_while_it_writes_loses_no_window_but_that_one() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // At a moment that differs: the instant is the machine's own.
+        // The moment varies: the exact instant is the machine's own.
         std::thread::sleep(std::time::Duration::from_micros(60_000 + kill * 7_777));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -297,7 +297,7 @@ fn whoever_is_killed_while_it_writes_loses_no_window_but_that_one() {
 }
 
 #[test]
-fn a_disk_that_others_fill_makes_the_ring_go_round_earlier_and_takes_nothing_away() {
+fn a_disk_that_others_fill_makes_the_ring_go_around_earlier_and_takes_nothing_away() {
     let folder = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"])

@@ -1,5 +1,5 @@
-//! Tenants come, go, want much or little, and are more than there is room for: whatever the order, counters do not fall while their series
-//! last, no time is counted twice or left out, and there are no more series than there may be.
+//! Tenants come, go, want much or little, and exceed the room. In any order, counters do not fall while their
+//! series last, no time is counted twice or left out, and the number of series stays within its limit.
 
 use crate::made::{account, tenant, WINDOW_NS};
 use corun_agent::totals::{ByCategory, Series, Totals, CATEGORIES};
@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const TENANTS: u32 = 12;
 const MS: u64 = 1_000_000;
-/// Whoever is asked for by its name and whoever is not, and one without series of its own.
+/// Tenants that people ask for by name, others, and one without series of its own.
 const KINDS: [TenantKind; 5] =
     [TenantKind::Unit, TenantKind::Command, TenantKind::Container, TenantKind::SlurmStep, TenantKind::Kernel];
 
-/// Who was there in a window: how much it ran, in milliseconds, and who kept it from a CPU.
+/// The tenants in a window: how long each ran, in milliseconds, and who kept it from a CPU.
 type Did = BTreeMap<u32, (u64, u32)>;
 
-/// Short windows, and some that are as long as series stay after a tenant's end.
+/// Short windows, and some as long as series stay after a tenant's end.
 fn windows() -> impl Strategy<Value = Vec<(u64, Did)>> {
     let seconds = prop_oneof![4 => 1..4u64, 1 => 60..130u64];
     vec((seconds, btree_map(0..TENANTS, (0..400u64, 0..TENANTS), 0..9)), 1..60)
@@ -50,7 +50,7 @@ fn add(sum: &mut [u64; 9], time: &ByCategory) {
     sum.iter_mut().zip(time).for_each(|(sum, ns)| *sum += ns.unwrap_or(0));
 }
 
-/// What is there of the same series, later: no counter is less than it was.
+/// The same series later: no counter is smaller than before.
 fn has_not_fallen(was: &Series, is: &Series) -> Result<(), TestCaseError> {
     for (category, (was_ns, is_ns)) in CATEGORIES.iter().zip(was.time.iter().zip(&is.time)) {
         prop_assert!(was_ns <= is_ns, "{} of {}", category, was.label);
@@ -79,14 +79,14 @@ proptest! {
             let seen = seen(start_ns, seconds, &did);
             start_ns = seen.end_ns;
             totals.push(&seen);
-            // Series that begin anew under a name that others had are others.
+            // Series that start again under a name that others had are different ones.
             let now: BTreeMap<(String, u64), Series> =
                 totals.series().map(|s| ((s.label.to_string(), s.since_ns), s.clone())).collect();
             prop_assert!(now.values().filter(|s| !s.key.is_empty()).count() <= most);
             for (of, was) in &before {
                 match now.get(of) {
                     Some(is) => has_not_fallen(was, is)?,
-                    // What it had was counted: nobody takes it over.
+                    // Its time was counted: nobody takes it over.
                     None => add(&mut ended, &was.time),
                 }
             }

@@ -1,4 +1,4 @@
-//! The sentence on a Slurm job, from metrics that were made up.
+//! The sentence about a Slurm job, from invented metrics.
 
 use corun_agent::http::{self, Counts, Response};
 use std::net::TcpListener;
@@ -39,7 +39,7 @@ corun_sees_culprits 1
 "#;
 
 #[test]
-fn it_sums_the_steps_of_a_job_and_names_the_two_that_took_most() {
+fn it_sums_the_steps_of_a_job_and_names_the_two_main_culprits() {
     let said = sentence(METRICS, "47");
     let expected = "corun: lost 7.0 % of its CPU time to others: 4.0 % to job 48, 2.5 % to kernel, and 2.0 % throttled (100.0 s wanted)";
     assert_eq!(said, expected);
@@ -47,7 +47,7 @@ fn it_sums_the_steps_of_a_job_and_names_the_two_that_took_most() {
 }
 
 #[test]
-fn of_a_job_that_nobody_saw_it_says_so_and_without_culprits_it_names_nobody() {
+fn for_an_unseen_job_it_says_so_and_without_culprits_it_names_nobody() {
     assert!(sentence(METRICS, "4").starts_with("corun: nothing was seen of this job"));
     let blind = METRICS.replace("corun_sees_culprits 1", "corun_sees_culprits 0");
     assert_eq!(

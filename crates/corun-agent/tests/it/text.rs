@@ -1,4 +1,4 @@
-//! The text, held against that of prometheus-client.
+//! The text, compared with that of prometheus-client.
 
 use crate::made::window;
 use crate::metrics::{exposition, samples, text, totals};
@@ -98,7 +98,7 @@ fn registry() -> Registry {
 }
 
 #[test]
-fn the_text_is_that_of_a_library_to_the_byte() {
+fn the_text_equals_a_librarys_to_the_byte() {
     let mut theirs = String::new();
     prometheus_text::encode(&mut theirs, &registry()).unwrap();
     let ours = text(&page(), Format::Prometheus);
@@ -110,7 +110,7 @@ fn the_text_is_that_of_a_library_to_the_byte() {
 }
 
 #[test]
-fn open_metrics_says_the_same_of_every_metric_and_has_the_samples_of_the_other_format() {
+fn open_metrics_has_the_same_descriptions_and_samples_as_the_other_format() {
     let mut theirs = String::new();
     open_metrics::encode(&mut theirs, &registry()).unwrap();
     let ours = text(&page(), Format::OpenMetrics);

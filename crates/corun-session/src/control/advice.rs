@@ -1,13 +1,14 @@
-//! How many threads programs are advised to run that share a page ([`corun_adapt::Page`]).
+//! The number of threads that is advised to programs that share a page ([`corun_adapt::Page`]).
 //!
-//! Method. CPUs are dealt out by weight among the tenants that wanted some in the last window, to nobody more than it wants (max-min
-//! fairness). A program that shares a page wants as many as the most threads that it names, however few it runs now: who gave threads up
-//! does not lose its share by that. Any other tenant wants what its tasks used and waited for. A tenant that was parked all the while wants
-//! none, so that those whose slot it is have all CPUs.
+//! Method. CPUs are divided by weight among the tenants that wanted some in the last window, and none gets
+//! more than it wants (max-min fairness). A program that shares a page wants its stated maximum of threads,
+//! however few it runs now. So giving threads up does not cost it its share. Any other tenant wants the CPU
+//! time that its tasks used and waited for. A tenant that was parked for the whole window wants none, so the
+//! tenants of the current slot have all CPUs.
 //!
-//! Advice holds for a second (`corun-adapt`): when its controller dies, the program decides alone. Limits: the CPUs that a tenant may use
-//! and its quota are not looked at, since the program knows them itself and never runs more than its most. Programs of one tenant
-//! get equal parts. A page is found within a second.
+//! Advice is valid for a second (`corun-adapt`): if its controller dies, the program decides alone. Limits:
+//! the CPUs that a tenant may use and its quota are ignored, since the program knows them itself and never
+//! runs more than its maximum. Programs of one tenant get equal parts. A page is found within a second.
 
 use corun_adapt::{Peer, Published};
 use corun_linux::{procfs, Root};
@@ -17,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How often new pages are looked for.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
-/// A last thread is advised from this part of a CPU on, in thousandths, as a program does that decides alone.
+/// The last thread is advised from this part of a CPU on, in thousandths, as in a program that decides alone.
 const LAST_THREAD_MILLI: u64 = 700;
 
-/// Finds pages, and advises who shares one.
+/// Finds pages, and advises the programs that share them.
 pub(super) struct Advisor {
     root: Root,
     peers: BTreeMap<u32, Peer>,
@@ -75,7 +76,7 @@ impl Advisor {
         all
     }
 
-    /// Looks for pages that are new, of whoever wanted a CPU.
+    /// Looks for new pages of tenants that wanted a CPU.
     fn look(&mut self, seen: &Observation, covered: &BTreeSet<TenantId>) {
         if self.looked_ns.is_some_and(|at| seen.end_ns < at + LOOK_EVERY_NS) {
             return;
@@ -101,7 +102,7 @@ impl Advisor {
         }
     }
 
-    /// Takes all advice back: programs decide alone at once.
+    /// Withdraws all advice: programs decide alone at once.
     pub(super) fn withdraw(&self) {
         self.peers.values().for_each(Peer::withdraw);
     }
@@ -113,7 +114,7 @@ impl Drop for Advisor {
     }
 }
 
-/// What a program is advised that was dealt so many thousandths of CPUs.
+/// The advice to a program with this many thousandths of CPUs.
 fn advised(process: u32, tenant: TenantId, Published { least, most, .. }: Published, milli: u64) -> Advised {
     let (most, fits) = (most.max(least).max(1), threads(milli));
     let limit = match fits {
@@ -124,7 +125,7 @@ fn advised(process: u32, tenant: TenantId, Published { least, most, .. }: Publis
     Advised { process, tenant, width: fits.clamp(least, most), least, most, dealt_milli: milli, limit }
 }
 
-/// So many threads make use of so many thousandths of CPUs.
+/// This many threads can use this many thousandths of CPUs.
 fn threads(milli: u64) -> u32 {
     let whole = milli / 1_000 + u64::from(milli % 1_000 >= LAST_THREAD_MILLI);
     u32::try_from(whole).unwrap_or(u32::MAX).max(1)
@@ -137,7 +138,7 @@ struct Claim {
     want_milli: u64,
 }
 
-/// Deals out `milli` thousandths of CPUs by weight, to nobody more than it wants.
+/// Divides `milli` thousandths of CPUs by weight; none gets more than it wants.
 fn deal(milli: u64, claims: &[Claim]) -> Vec<u64> {
     let mut dealt = vec![0; claims.len()];
     let mut left_milli = milli;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_dealt_by_weight_and_what_one_does_not_want_goes_to_the_others() {
+    fn cpus_are_divided_by_weight_and_what_one_does_not_want_goes_to_the_others() {
         let table: [(&[Claim], &[u64]); 5] = [
             (&[claim(100, 8_000), claim(100, 8_000)], &[2_000, 2_000]),
             (&[claim(100, 8_000), claim(300, 8_000)], &[1_000, 3_000]),
@@ -188,7 +189,8 @@ mod tests {
         assert_eq!([0, 699, 1_699, 1_700, 3_999].map(threads), [1, 1, 1, 2, 4]);
     }
 
-    /// A window of 100 ms on four CPUs: this process, which used one CPU, and a neighbour that wanted so many.
+    /// A window of 100 ms on four CPUs: this process, which used one CPU, and a neighbor with the given
+    /// demand.
     fn window(neighbour_cpus: u64) -> Observation {
         let account = |ns: u64| {
             let parts = Parts { compute_ns: ns, ..Parts::default() };
@@ -240,12 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_shares_a_page_keeps_its_share_and_decides_alone_once_the_controller_is_gone() {
+    fn a_program_that_shares_a_page_keeps_its_share_and_decides_alone_once_the_controller_has_gone() {
         let width = Width::new(Mode::On, 1, 8).unwrap();
         let page = width.publish().unwrap();
         let covered = BTreeSet::from([TenantId(1)]);
         let mut advisor = Advisor::new(&Root::new("/"));
-        // It used one CPU, and wants eight: beside one that wants four it has half, beside one that wants one the rest.
+        // It used one CPU, and wants eight: next to one that wants four it gets half, next to one that wants
+        // one it gets the rest.
         for (neighbour, share) in [(4, 2), (1, 3), (0, 4)] {
             let advised = advisor.advise(&window(neighbour), &covered);
             assert_eq!(advised.iter().map(|a| a.width).collect::<Vec<_>>(), [share]);

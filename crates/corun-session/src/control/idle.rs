@@ -1,10 +1,10 @@
-//! Why a policy will park nobody, or control nobody at all, as things are.
+//! Why a policy will park nobody, or control nobody at all, in the present situation.
 
 use super::scope::{has_tasks, meant, nobody_yet, Tenants};
 use corun_model::{Knob, Notice, Observation, Policy, Tenant, TenantId};
 use std::collections::BTreeSet;
 
-/// The reasons; none where somebody may be parked. `covered`: the tenants that the policy may touch.
+/// The reasons; empty if somebody may be parked. `covered`: the tenants that the policy may touch.
 pub fn reasons(
     tenants: &Tenants,
     policy: &dyn Policy,
@@ -13,7 +13,7 @@ pub fn reasons(
 ) -> Vec<Notice> {
     let here: Vec<&Tenant> =
         seen.tenants.iter().filter(|t| covered.contains(&t.id) && has_tasks(seen, t.id)).collect();
-    // Of each that was named, and nobody is in, it is said already.
+    // Named tenants without tasks have been reported already.
     let is_awaited = nobody_yet(tenants, seen).next().is_some();
     if here.is_empty() && !is_awaited && !policy.knobs().is_empty() {
         return vec![Notice::NobodyToControl];
@@ -26,7 +26,7 @@ pub fn reasons(
         return same;
     }
     let (alone, others) = match (&here[..], policy.subject()) {
-        // The subject has the windows and is not parked, so that one other tenant is enough.
+        // The subject has the windows and is not parked, so one other tenant is enough.
         (here, Some(subject)) => (here.first(), here.iter().filter(|t| !t.is_called(subject)).count()),
         ([one], None) => (Some(one), 0),
         _ => (None, here.len()),
@@ -41,7 +41,7 @@ pub fn reasons(
     }
 }
 
-/// Which of the tenants that were named apart are one.
+/// Those of the named tenants that are the same one.
 fn named_twice(tenants: &Tenants, seen: &Observation) -> Vec<Notice> {
     let named = |wanted: &String| -> Option<(String, &Tenant)> {
         let meant = meant(wanted, seen).ok()?;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_may_be_controlled_is_noticed_where_it_is_not_yet() {
+    fn the_lack_of_controllable_tenants_is_noticed_if_there_are_none_yet() {
         let named = Tenants::Named(vec!["cgroup:/build".into()]);
         assert_eq!(of_gang(&Tenants::Everybody, &seen(&[])), [Notice::NobodyToControl]);
         assert!(of_gang(&named, &seen(&[])).is_empty(), "that nobody is in it is said of each");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_of_one_tenant_are_noticed_as_one() {
+    fn two_names_of_one_tenant_are_noticed_as_the_same() {
         let names = ["a".to_owned(), "pgid:0".to_owned()];
         let found = of_gang(&Tenants::Named(names.to_vec()), &seen(&["a", "b"]));
         assert!(

@@ -1,5 +1,5 @@
-//! Tenants that this run would be refused: protected by what they are, or by one of their processes; or another user's, whom
-//! this user may not touch.
+//! Tenants that this run would be refused: protected by their identity or by one of their processes; or
+//! another user's, which this user may not touch.
 
 use corun_linux::procfs::process_of;
 use corun_linux::protected::Protection;
@@ -17,7 +17,7 @@ pub struct Protected {
 }
 
 impl Protected {
-    /// `protect`: what the user named; `acts`: whether anybody is going to be touched.
+    /// `protect`: the names from the user; `acts`: whether anybody is going to be touched.
     pub fn new(root: &Root, protect: &[String], acts: bool) -> Protected {
         Protected { root: root.clone(), protection: Protection::new(root, protect), acts }
     }
@@ -27,7 +27,7 @@ impl Protected {
         self.why_not(seen, tenant).is_some() || !self.is_allowed(seen, tenant.id)
     }
 
-    /// Why a tenant may not be touched: by what it is, or by one of its processes.
+    /// Why a tenant may not be touched: because of its identity, or of one of its processes.
     pub fn why_not(&self, seen: &Observation, tenant: &Tenant) -> Option<refusal::Protected> {
         let mut processes = self.processes(seen, tenant.id);
         self.protection
@@ -40,7 +40,8 @@ impl Protected {
         self.protection.of_process(pid)
     }
 
-    /// Whether the kernel lets this user stop all of a tenant's processes, if any of them is going to be.
+    /// Whether the kernel lets this user stop all of a tenant's processes, if any of them is going to be
+    /// stopped.
     pub fn is_allowed(&self, seen: &Observation, tenant: TenantId) -> bool {
         let is_refused = |pid: u32| {
             // SAFETY: signal 0 is sent to nobody; the kernel only says whether it could be.
@@ -50,7 +51,7 @@ impl Protected {
         !(self.acts && self.processes(seen, tenant).any(is_refused))
     }
 
-    /// The processes of a tenant's living tasks.
+    /// The processes of a tenant's live tasks.
     fn processes<'a>(&'a self, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
         let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
         tasks.filter_map(move |t| process_of(&self.root, t.id.0).ok().flatten())
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_first_process_is_refused_and_a_stranger_is_not() {
-        // It ends with its input, whatever becomes of this test.
+        // It ends with its input, whatever happens to this test.
         let mut stranger = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let protected = Protected::new(&Root::new("/"), &[], true);
         for (pid, refused) in [(1, true), (stranger.id(), false)] {

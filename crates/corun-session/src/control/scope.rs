@@ -1,9 +1,10 @@
-//! Whom a controlled run may touch: the tenants that were named, held against those that are there.
+//! The tenants that a controlled run may touch: the named ones, compared with the existing ones.
 //!
-//! Everybody who is named must be there when the run starts, and must not be protected. A name that matches nobody, or the
-//! terminal that this program was started from, is a mistake that would otherwise show as nothing happening. Of a tenant that
-//! is given by a key (`cgroup:/build`) only the place must be there: a service names cgroups before programs run in them.
-//! PIDs become their tenants' keys, so that a policy plans with these tenants alone.
+//! Every named tenant must exist when the run starts, and must not be protected. Without this check, a name
+//! that matches nobody, or the terminal that this program was started from, would simply have no effect. For
+//! a tenant given by a key (`cgroup:/build`), only the place must exist: a service names cgroups before
+//! programs run in them. PIDs become the keys of their tenants, so that a policy plans with these tenants
+//! alone.
 
 use super::protected::Protected;
 use crate::error::{Error, Named};
@@ -45,7 +46,7 @@ fn absent(wanted: &str, why: &str) -> Error {
     Error::Absent { what: Named::Tenant(wanted.to_owned()), why: why.to_owned() }
 }
 
-/// Which of the names that are to be protected nobody has: a slip of the pen there leaves somebody unprotected.
+/// The protected names that nobody has: a typo there leaves somebody unprotected.
 pub fn protecting_nobody<'a>(
     protect: &'a [String],
     seen: &'a Observation,
@@ -64,10 +65,11 @@ pub fn containers(seen: &Observation, covered: &BTreeSet<TenantId>) -> Vec<Strin
     seen.tenants.iter().filter(is_one).map(|t| t.name.clone()).collect()
 }
 
-/// The scope, according to what was seen first.
+/// The scope, according to the first observation.
 ///
 /// # Errors
-/// One sentence on a tenant that is not there, has nothing that runs, is protected, or belongs to another user.
+/// One sentence about a tenant that does not exist, has no running tasks, is protected, or belongs to another
+/// user.
 pub fn scope(
     root: &Root,
     tenants: &Tenants,
@@ -85,7 +87,7 @@ pub fn scope(
         let given = pid(wanted);
         if let Some(pid) = given {
             match Subject::processes(root, &[pid]) {
-                // That nobody has it is said below, with who is there.
+                // The following text says that nobody has it, and who exists.
                 Ok(_) | Err(TargetError::NoProcess { .. }) => {}
                 Err(e) => return Err(refused(wanted, e.to_string())),
             }
@@ -105,15 +107,15 @@ pub fn scope(
         if let Some(tenant) = meant.iter().find(|t| !protected.is_allowed(seen, t.id)) {
             return Err(refused(wanted, format!("{} belongs to another user; run as root", tenant.name)));
         }
-        // A name may come to mean others as well, and these may come to be called otherwise.
+        // A name may later match others as well, and tenants may be renamed.
         keys.extend(meant.iter().map(|t| t.key.clone()));
         keys.extend(given.is_none().then(|| wanted.clone()));
     }
     Ok(everyone.only(keys))
 }
 
-/// Whether somebody may come by a name that nobody has now: only by the key of a place that is there, or of what is made
-/// under a name that is known before, as a container is.
+/// Whether a tenant may still appear under a name that nobody has now: only by the key of an existing place,
+/// or of something whose name is known in advance, such as a container.
 ///
 /// # Errors
 /// Why not, and the remedy.
@@ -144,7 +146,7 @@ fn may_come(root: &Root, wanted: &str, named: fn(String) -> Named) -> Result<(),
     }
 }
 
-/// Whose a program is that is no tenant by itself; `None` when nothing by that name runs.
+/// The tenant of a program that is no tenant by itself; `None` if nothing with that name runs.
 fn whose_it_is(wanted: &str, seen: &Observation) -> Option<String> {
     let is_it = |t: &&TaskObservation| t.alive && is_comm(wanted, &t.name);
     let of: BTreeSet<TenantId> = seen.tasks.iter().filter(is_it).map(|t| t.tenant).collect();
@@ -163,7 +165,7 @@ fn whose_it_is(wanted: &str, seen: &Observation) -> Option<String> {
     })
 }
 
-/// Who is to have the windows of `dedicated` must be there as well.
+/// The tenant that gets the windows of `dedicated` must exist as well.
 ///
 /// # Errors
 /// One sentence.
@@ -174,7 +176,7 @@ pub fn subject(root: &Root, subject: &str, seen: &Observation) -> Result<(), Err
     }
 }
 
-/// Who is given by a key that nobody has yet.
+/// Tenants given by a key that nobody has yet.
 pub fn nobody_yet<'a>(tenants: &'a Tenants, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
     let is_there = |wanted: &String| {
         pid(wanted).is_some() || seen.tenants.iter().any(|t| t.is_called(wanted) && has_tasks(seen, t.id))
@@ -182,15 +184,16 @@ pub fn nobody_yet<'a>(tenants: &'a Tenants, seen: &'a Observation) -> impl Itera
     tenants.named().iter().filter(move |wanted| !is_there(wanted))
 }
 
-/// Whether any task of a tenant lives.
+/// Whether any task of a tenant is alive.
 pub fn has_tasks(seen: &Observation, id: TenantId) -> bool {
     seen.tasks.iter().any(|t| t.tenant == id && t.alive)
 }
 
-/// Whom a name, a key or a PID means, of those that have tasks; nobody is meant by what may still come.
+/// The tenants that a name, a key or a PID stands for, among those with tasks; a key of a future tenant
+/// stands for none.
 ///
 /// # Errors
-/// Where it is the PID of nobody.
+/// If it is the PID of nobody.
 pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>, Error> {
     match pid(wanted) {
         Some(pid) => Ok(vec![of_process(pid, seen)?]),
@@ -208,7 +211,7 @@ fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Error> {
     task.and_then(|t| seen.tenant(t.tenant)).or_else(headless).ok_or_else(nobody)
 }
 
-/// How many tenants that a policy might touch belong to other users, where everybody may be controlled.
+/// How many tenants that a policy might touch belong to other users, if everybody may be controlled.
 ///
 /// # Errors
 /// Where that is all of them.
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_may_be_parked_are_told_from_pods_and_from_those_left_alone() {
+    fn containers_that_may_be_parked_are_distinguished_from_pods_and_from_those_left_alone() {
         let tenant = |(id, kind, name): (u32, TenantKind, &str)| Tenant {
             id: TenantId(id),
             kind,

@@ -1,4 +1,4 @@
-//! What carries a policy's decisions out: a backend, or nothing in a dry run.
+//! The executor of a policy's decisions: a backend, or nothing in a dry run.
 
 use super::scope::Tenants;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use corun_model::{HostError, Knob, Notice, Policy};
 /// What is to carry decisions out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// sched_ext where this kernel has it, and stock knobs elsewhere.
+    /// sched_ext if this kernel has it, otherwise stock knobs.
     #[default]
     Auto,
     /// sched_ext.
@@ -25,10 +25,11 @@ pub enum BackendChoice {
     Stock,
 }
 
-/// Makes a host of a watcher; one that `acts` gets a backend that can carry out what the policy may decide.
+/// Makes a host of a watcher; one that `acts` gets a backend that can carry out the policy's possible
+/// decisions.
 ///
 /// # Errors
-/// When there is no such backend here.
+/// If there is no such backend here.
 pub fn steered(
     root: &Root,
     (tenants, protect): (&Tenants, &[String]),
@@ -62,7 +63,7 @@ pub fn steered(
     Ok(LocalHost::Steered(Box::new(SteeredHost::new(watcher, backend))))
 }
 
-/// The backend that was asked for. Where there is a choice, it is said why the better one could not be had.
+/// The requested backend. If there is a choice, it reports why the better one is not available.
 fn backend(
     root: &Root,
     choice: BackendChoice,
@@ -70,7 +71,7 @@ fn backend(
     policy: &dyn Policy,
     notices: &mut Vec<Notice>,
 ) -> Result<Box<dyn Backend>, Error> {
-    // Why it cannot be begun is a sentence by itself.
+    // The reason why it cannot start is a sentence by itself.
     let usage = |e: HostError| match e {
         HostError::Failed { why, .. } => Error::Usage(why),
         e => Error::Usage(e.to_string()),
@@ -100,7 +101,7 @@ fn backend(
     Ok(Box::new(backend))
 }
 
-/// What stock knobs make of a value that the policy may ask for, where that is not the value.
+/// The effective value of stock knobs for a value that the policy may request, if it differs.
 pub fn inexact_knobs(policy: &dyn Policy, host: &LocalHost) -> Vec<Notice> {
     let is_asked_for = |knob: Knob| policy.knobs().contains(&knob);
     let noticed = |s: KnobSupport| match s.support {

@@ -1,4 +1,5 @@
-//! What was taken from a program that computed, summed up: by whom, and what benchmarks of several lengths would lose.
+//! The losses of a program that computed, summed up: the takers, and the losses of benchmarks of several
+//! lengths.
 
 use super::{Program as Measured, Thread as MeasuredThread};
 use corun_linux::noise::{Gaps, SLOT_NS};
@@ -6,12 +7,12 @@ use corun_model::noise_summary::{Benchmark, Program, Taker, Thread, Who};
 use corun_model::{TakenBy, TenantId, TenantKind};
 use std::collections::BTreeMap;
 
-/// Benchmarks of these many slots are looked at: a tenth of a second, a second, ten.
+/// Benchmarks with this many slots are examined: a tenth of a second, a second, ten.
 const SLOTS: [usize; 3] = [1, 10, 100];
 
 impl Measured {
-    /// A summary: who took how much, and what benchmarks of several lengths would lose. One that loses more than the share `allowed`
-    /// is disturbed.
+    /// A summary: who took how much, and what benchmarks of several lengths would lose. A benchmark that
+    /// loses more than the share `allowed` is disturbed.
     pub fn summary(&self, allowed: f64) -> Program {
         of_program(self, allowed)
     }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn takers_are_named_by_what_they_are_and_who_is_not_known_is_said_to_be_unknown() {
+    fn takers_have_the_names_of_their_kinds_and_unknown_ones_are_reported_as_unknown() {
         let told = of_program(&measured(), MAX_DISTURBANCE);
         let of = |who: Who| told.takers.iter().find(|t| t.who == who).map(|t| (t.share * 2000.0).round());
         assert_eq!(of(Who::Program("make".into())), Some(100.0));
@@ -154,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_those_of_all_threads_and_only_of_lengths_that_fit_in() {
+    fn windows_are_those_of_all_threads_and_only_of_lengths_that_fit() {
         let told = of_program(&measured(), MAX_DISTURBANCE);
         let told: Vec<_> = told.benchmarks.iter().map(|b| (b.length_ns / MS, b.disturbed, b.of)).collect();
         assert_eq!(told, [(100, 20, 20), (1000, 2, 2)]);
     }
 
     #[test]
-    fn the_longest_gap_is_that_of_either_sort() {
+    fn the_longest_gap_is_that_of_either_kind() {
         let told = thread(&measured().threads[0]);
         assert_eq!((told.longest_ns, told.longest_is_on_cpu), (90 * MS, false));
         assert!((told.taken - 0.45).abs() < 1e-9 && (told.gaps_per_s - 50.0).abs() < 1e-9);

@@ -1,8 +1,9 @@
-//! Each word that sorts time or counts events, on every host: the probe, `schedstat`, and the modelled machine.
+//! Each word that classifies time or counts events, on every host: the probe, `schedstat`, and the modelled
+//! machine.
 //!
-//! One table. A row makes a situation that a definition is about, as programs on this machine and as a scenario, and says what must be
-//! seen. What a host cannot see must be `None`, with its reason. The expectations are shares and counts with wide margins: other
-//! programs may run on this machine.
+//! One table. A row creates a situation that a definition is about, as programs on this machine and as a
+//! scenario, and lists the expected observations. A value that a host cannot see must be `None`, with its
+//! reason. The expectations are shares and counts with wide margins: other programs may run on this machine.
 
 use corun_linux::probe::LiveOptions;
 use corun_linux::target::Subject;
@@ -20,15 +21,15 @@ use std::process::{Child, Command, Stdio};
 /// How long a situation is watched, in nanoseconds.
 const WINDOW_NS: u64 = 600_000_000;
 
-/// A situation, and what a definition says of it.
+/// A situation, and the statement of a definition about it.
 struct Row {
     /// The word that is defined.
     word: &'static str,
     /// The subject, a shell script on CPU 0.
     subject: &'static str,
-    /// A script alongside it on the same CPU; none if empty.
+    /// A script next to it on the same CPU; none if empty.
     rival: &'static str,
-    /// The same as a scenario whose subject is called `subject`; empty: no modelled program does it.
+    /// The same as a scenario whose subject has the name `subject`; empty if no modelled program does it.
     scenario: &'static str,
     /// What must be so.
     holds: fn(&Found) -> bool,
@@ -145,12 +146,12 @@ impl Found {
         (share * self.window_ns as f64) as u64
     }
 
-    /// Who took the time, where the host knows that of anybody.
+    /// Who took the time, if the host knows that for anybody.
     fn culprits(&self) -> Option<Taken> {
         (self.taken.unattributed_ns < self.taken.total_ns()).then_some(self.taken)
     }
 
-    /// Whether it is so of a value: only a host that does not know it may have none.
+    /// Whether a value fulfills this: only a host that does not know it may have none.
     fn known<T>(&self, value: Option<T>, holds: impl Fn(T) -> bool) -> bool {
         match value {
             Some(value) => self.knows_all && holds(value),
@@ -189,7 +190,7 @@ fn live(row: &Row, source: Source) -> Option<(Found, Observation)> {
             return None;
         }
     };
-    // Scripts have started their programs by then.
+    // By then, scripts have started their programs.
     host.advance(WINDOW_NS / 2).unwrap();
     host.observe().unwrap();
     host.advance(WINDOW_NS).unwrap();

@@ -1,4 +1,4 @@
-//! Sessions on this machine, about these tests' own processes only. Nobody is parked.
+//! Sessions on this machine, only about these tests' own processes. Nobody is parked.
 
 mod definitions;
 mod sessions;

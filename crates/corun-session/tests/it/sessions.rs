@@ -1,4 +1,4 @@
-//! What holds of every session: it ends when it should, says why, and a stop from another thread ends it.
+//! The properties of every session: it ends when it should, says why, and a stop from another thread ends it.
 
 use corun_linux::launch::exit_code;
 use corun_linux::watcher::Source;
@@ -63,7 +63,7 @@ fn a_profile_ends_when_its_time_is_up_and_its_windows_sum_to_the_whole() {
     assert!(own.account.ledger.on_cpu_ns() > 0, "it was busy");
 }
 
-/// A process that ends when its group is killed, and so does all that it has started.
+/// A process that ends when its group is killed, with everything that it has started.
 struct Group(Child);
 
 impl Drop for Group {
@@ -75,7 +75,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn whom_a_process_leaves_behind_that_ends_while_it_is_armed_is_the_subject() {
+fn an_orphan_of_a_process_that_ends_while_it_is_armed_belongs_to_the_subject() {
     // Its child comes later, has a child in turn, and ends, too.
     let script = "sleep .1; (sh -c 'while :; do :; done' & sleep .2) & sleep .1";
     let mut command = Command::new("sh");
@@ -122,7 +122,7 @@ fn a_profile_of_a_process_ends_with_it() {
 }
 
 #[test]
-fn a_command_is_told_to_end_when_its_session_is_and_is_handed_back() {
+fn a_command_is_told_to_end_when_its_session_ends_and_is_returned() {
     let stop = Stop::new();
     let target = Target::command(["sleep", "60"]);
     let Some(mut profile) = started(Profile::start(&target, &without_root(), &stop)) else { return };
@@ -177,7 +177,7 @@ fn a_plan_names_the_tenants_that_it_would_touch_and_a_dry_run_touches_none() {
 }
 
 #[test]
-fn a_policy_may_not_be_given_a_tenant_that_is_not_there_or_is_protected() {
+fn a_policy_may_not_be_given_a_missing_or_protected_tenant() {
     let plan = |name: &str| {
         let mut options = ControlOptions::new("gang", Tenants::Named(vec![name.into()]));
         options.mode.dry_run = true;
