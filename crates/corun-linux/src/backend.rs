@@ -16,14 +16,14 @@ use std::collections::BTreeSet;
 /// Carries actions out on this machine.
 ///
 /// The contract, checked by [`corun_model::conformance`] on the host that owns it:
-/// - - a target that [`learn`](Backend::learn) has not named is refused, and so is a protected one;
-/// - - [`Outcome::Done`] means that the change is in force and recorded, so that it will be undone in any
+/// - a target that [`learn`](Backend::learn) has not named is refused, and so is a protected one;
+/// - [`Outcome::Done`] means that the change is in force and recorded, so that it will be undone in any
 ///   case;
-/// - - parking twice is the same as parking once, and `Unpark` of a tenant that is not parked succeeds and
+/// - parking twice is the same as parking once, and `Unpark` of a tenant that is not parked succeeds and
 ///   does nothing;
-/// - - a tenant whose parking is refused is not parked, even if it was before;
-/// - - a tenant that cannot be released stays parked, and every [`beat`](Backend::beat) tries again;
-/// - - after [`undo_all`](Backend::undo_all) everything is as it was; it may be called at any time and more
+/// - a tenant whose parking is refused is not parked, even if it was before;
+/// - a tenant that cannot be released stays parked, and every [`beat`](Backend::beat) tries again;
+/// - after [`undo_all`](Backend::undo_all) everything is as it was; it may be called at any time and more
 ///   than once.
 pub trait Backend {
     /// `stock` or `sched_ext`: the name on the command line and in JSON.

@@ -8,7 +8,7 @@
 //! get away with steal).
 //!
 //! Limits:
-//! - - no culprit can be named: all steal is unattributed;
+//! - no culprit can be named: all steal is unattributed;
 //! - the totals lag (a wait counts when it ends, run time at the scheduler's tick). If a task is runnable at
 //!   the end of a window and has not blocked since, it is credited with the time in progress: as running if a
 //!   tick could hide it, otherwise as waiting. The remainder that does not fit into its window is credited to

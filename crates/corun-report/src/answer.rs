@@ -1,8 +1,8 @@
 //! The answer in a sentence: how much slower, by what, by whom.
 //!
 //! Two measures. The loss of wall time is what users wait for, by the same definition as in `verify` and
-//! `predict` ([`corun_predict::loss`]). The waiting of tasks relative to their computing, `(steal + throttled
-//! + parked + spin) / compute`, shows where it went; spin counts only if it was measured. Blocked time is
+//! `predict` ([`corun_predict::loss`]). The waiting of tasks relative to their computing shows where it went:
+//! `(steal + throttled + parked + spin) / compute`. Spin counts only if it was measured. Blocked time is
 //! left out of it: a server that waits for requests is not slow. So is time in which somebody stopped or
 //! froze the subject; the sentence reports that first, as a share of its time. If spinning was not measured,
 //! it is inside compute, so the measure is a lower bound, and the sentence says so. This measure is no

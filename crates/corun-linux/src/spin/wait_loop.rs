@@ -5,7 +5,7 @@
 //!
 //! 1. Remove every instruction that makes progress by itself (`step.rs`). If no path leads back, it is no
 //!    wait.
-//! 2. 2. If every path back passes a PAUSE or a `sched_yield`, it is a wait: compilers never emit either
+//! 2. If every path back passes a PAUSE or a `sched_yield`, it is a wait: compilers never emit either
 //!    unasked.
 //! 3. Remove instructions that show progress only over iterations (`chains.rs`): a value that is computed
 //!    further, an address that moves, a retry that ends by itself. Repeat until nothing changes.

@@ -4,7 +4,7 @@
 //! Before its first change a controller starts a **supervisor**: this same program again, in a session of its
 //! own, real-time, with its memory locked, which only waits. Every change is journaled before it is made. The
 //! supervisor restores everything when
-//! - - the controller dies, however it dies: its end of a socket closes and its pidfd becomes readable;
+//! - the controller dies, however it dies: its end of a socket closes and its pidfd becomes readable;
 //! - the controller hangs while something is in force: no heartbeat for the length of the **lease**;
 //! - the supervisor itself is told to stop (SIGTERM).
 //!
