@@ -264,6 +264,42 @@ fn a_benchmark_that_forks_away_is_refused_with_the_remedy() {
     assert!(said(&output).contains(wanted), "{}", said(&output));
 }
 
+#[test]
+fn the_command_may_make_the_folder_of_its_junit_files_and_write_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let case = |name: &str| {
+        format!("<testsuite><testcase name=\"{name}\" time=\"0.01\"><failure/></testcase></testsuite>")
+    };
+    let script = format!(
+        "mkdir -p reports; sleep 0.05; echo '{}' >reports/TEST-A.xml; echo '{}' >reports/TEST-B.xml",
+        case("of_a"),
+        case("of_b")
+    );
+    // The copies of the first run are no JUnit files of the second. Others may disturb these runs.
+    for _ in 0..2 {
+        let output = verify(folder.path(), &["--junit", "reports", "--policy", "neutral"], &script, &[]);
+        assert_eq!(status(&output), 0, "{}", said(&output));
+        for (class, test) in [("A", "of_a"), ("B", "of_b")] {
+            let copy = std::fs::read_to_string(at(&format!("reports/TEST-{class}.corun.xml"))).unwrap();
+            assert!(copy.contains(test) && copy.contains("corun.verdict"), "{copy}");
+            assert!(said(&output).contains(&format!("{test}: ")), "{}", said(&output));
+        }
+        assert_eq!(std::fs::read_dir(at("reports")).unwrap().count(), 4);
+    }
+    let script = format!("mkdir made; echo '{}' >made/t.xml", case("alone"));
+    verify(folder.path(), &["--junit", "made/t.xml"], &script, &[]);
+    assert!(std::fs::read_to_string(at("made/t.corun.xml")).unwrap().contains("corun.verdict"));
+    verify(folder.path(), &["--junit", "own/verdict.xml"], "true", &[]);
+    assert!(std::fs::read_to_string(at("own/verdict.xml")).unwrap().contains("corun verify"));
+    let refused = |flags: &[&str], sentence: &str| {
+        let output = verify(folder.path(), flags, "true", &[]);
+        assert!(status(&output) == 2 && said(&output).contains(sentence), "{}", said(&output));
+    };
+    refused(&["--junit", "reports"], "reports: the command wrote no JUnit file");
+    refused(&["--junit", "reports", "--out", "x.xml"], "--out names the copy of one JUnit file");
+}
+
 /// Corun's output and exit status, and its maximum memory, in MiB.
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it and says what memory it had")]
 fn in_memory(folder: &Path, flags: &[&str], script: &str) -> (i32, String, u64) {

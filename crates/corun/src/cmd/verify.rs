@@ -8,7 +8,7 @@ use crate::beside;
 use crate::date::now;
 use crate::lines;
 use crate::target::SourceFlag;
-use crate::usage::{check_files, check_read, interrupted_by, stop_on_signals, Usage};
+use crate::usage::{check_files, check_read, interrupted_by, make_folder, stop_on_signals, Usage};
 use crate::values::share;
 use anyhow::Context;
 use corun_linux::launch;
@@ -23,11 +23,11 @@ use corun_session::end::Ended;
 use corun_session::target::command_line;
 use corun_session::verify::{until_clean, Attempt};
 use corun_session::{Stop, Verify, VerifyOptions};
-use parts::{Awaited, Watched};
+use parts::{Awaited, AwaitedTests, Watched};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -41,6 +41,8 @@ Examples:
                                                      each iteration by itself, until enough of them are clean
   corun verify --junit t.xml -- pytest --junitxml t.xml
                                                      was a failed test starved?
+  corun verify --junit target/surefire-reports -- mvn test
+                                                     the same of all JUnit files in a folder
   corun verify --annotate t.xml --from RING --tenant ci-job
                                                      the same afterwards, from an agent's ring
 
@@ -73,7 +75,8 @@ pub struct Args {
     json: Option<PathBuf>,
     /// Write the verdict as JUnit XML: a disturbed run is a failure. If CMD itself writes FILE, corun judges its test
     /// cases instead. FILE stays as it is; a copy, such as tests.corun.xml, says for how long each test was stolen
-    /// from, throttled and kept waiting, and whether a failed test was starved
+    /// from, throttled and kept waiting, and whether a failed test was starved. FILE may be a folder in which CMD writes
+    /// several, as surefire and Gradle do
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Where the copy of the JUnit file goes [default: next to it, such as tests.corun.xml]
@@ -138,7 +141,11 @@ impl Args {
     /// `/dev/stderr`, has none.
     fn copy(&self) -> Option<PathBuf> {
         let junit = self.junit.as_deref().filter(|path| path.is_file() || !path.exists())?;
-        Some(self.out.clone().unwrap_or_else(|| parts::copy_of(junit)))
+        Some(self.copy_of(junit))
+    }
+
+    fn copy_of(&self, junit: &Path) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| parts::copy_of(junit))
     }
 
     fn check(&self) -> Result<(), Usage> {
@@ -146,6 +153,9 @@ impl Args {
             return Err(Usage(
                 "--out is where a copy of a JUnit file goes; name that with --junit or --annotate".into(),
             ));
+        }
+        if self.out.is_some() && self.junit.as_ref().is_some_and(|path| path.is_dir()) {
+            return Err(Usage(COPIES_OF_SEVERAL.into()));
         }
         let files = [("--results", &self.results), ("--junit", &self.junit), ("--out", &self.out)];
         if let Some((flag, _)) = files.iter().find(|(_, path)| path.as_deref().is_some_and(is_stdout)) {
@@ -155,16 +165,26 @@ impl Args {
         }
         let copy = self.copy();
         let summary = self.github.then(github::summary_file).transpose()?;
-        let written = [&self.json, &self.junit, &self.bmf, &copy, &summary].into_iter().flatten();
+        // The command may make the folder of its own files.
+        let copy = copy.filter(|path| self.out.is_some() || is_folder_there(path));
+        let junit = self.junit.as_ref().filter(|path| !path.is_dir() && is_folder_there(path));
+        let written = [self.json.as_ref(), junit, self.bmf.as_ref(), copy.as_ref(), summary.as_ref()];
         if self.results.is_some() && self.results == self.junit {
             return Err(Usage(
                 "--results and --junit name the same file; JUnit files go with --junit alone".into(),
             ));
         }
-        check_files(written)?;
+        check_files(written.into_iter().flatten())?;
         // The command is to write it, and may create its folder.
         check_read(self.results.iter(), |e| e.kind() == ErrorKind::NotFound)
     }
+}
+
+const COPIES_OF_SEVERAL: &str =
+    "--out names the copy of one JUnit file; leave it out where --junit is a folder of them";
+
+fn is_folder_there(file: &Path) -> bool {
+    file.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.exists())
 }
 
 /// Runs the verb.
@@ -195,7 +215,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         write_file(path, report.json().as_bytes())?;
     }
     // The command's output is never overwritten.
-    if let Some(path) = args.junit.as_ref().filter(|_| !is_annotated) {
+    if let Some(path) = args.junit.as_ref().filter(|path| !is_annotated && !path.is_dir()) {
+        if let Some(folder) = path.parent().filter(|_| !is_folder_there(path)) {
+            make_folder(folder)?;
+        }
         write_file(path, report.junit().as_bytes())?;
     }
     let outcome = report.outcome();
@@ -239,7 +262,7 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
         parts: args.results.is_some() || args.junit.is_some(),
     };
     let (results, tests) =
-        (args.results.as_deref().map(Awaited::new), args.junit.as_deref().map(Awaited::new));
+        (args.results.as_deref().map(Awaited::new), args.junit.as_deref().map(AwaitedTests::new));
     let is_stdout_taken = beside::takes_stdout([&args.json, &args.bmf].into_iter().flatten());
     let command = beside::command(&args.command, is_stdout_taken)?;
     let mut run = Verify::start(command, &options, stop)?;
@@ -266,7 +289,8 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
     };
     let has_failed = meta.exit_status != 0;
     let mut report = VerifyReport::new(meta, run.verdict.clone(), before, &run.missing);
-    let is_annotated = tests.is_some_and(|file| file.is_written());
+    let tests = tests.map_or(Vec::new(), |tests| tests.written());
+    let is_annotated = !tests.is_empty();
     let mut wrong = None;
     if let Some(watched) = Watched::new(&run) {
         if let Some(path) = &args.results {
@@ -289,14 +313,23 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
                 }
             }
         }
-        if let (true, Some(path), Some(copy)) = (is_annotated, &args.junit, args.copy()) {
-            match watched.annotate(path, &copy) {
+        for path in &tests {
+            match watched.annotate(path, &args.copy_of(path)) {
                 Ok((count, failed)) => {
-                    report.failed_tests_left_out = count.failed.saturating_sub(failed.len() as u64);
-                    report.failed_tests = failed;
+                    report.failed_tests_left_out += count.failed.saturating_sub(failed.len() as u64);
+                    report.failed_tests.extend(failed);
                 }
                 Err(error) => wrong = Some(error.to_string()),
             }
+        }
+    }
+    if let Some(folder) = args.junit.as_ref().filter(|path| path.is_dir()) {
+        match (&args.out, is_annotated) {
+            (Some(_), _) => wrong = Some(COPIES_OF_SEVERAL.into()),
+            (None, false) if !has_failed => {
+                wrong = Some(format!("{}: the command wrote no JUnit file (.xml) in it", folder.display()));
+            }
+            _ => {}
         }
     }
     Ok(Tried { report, interrupted, is_annotated, wrong })

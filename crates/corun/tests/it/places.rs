@@ -25,6 +25,8 @@ enum Use {
     Either,
     /// Writes a file.
     Writes,
+    /// Writes a file, unless the command does, which may make its folder, and may write several files in a folder.
+    WritesLater,
     /// Makes a folder.
     Makes,
 }
@@ -69,7 +71,7 @@ const FLAGS: &[(Use, &str)] = &[
     (Use::Writes, "validate -q --quick --json @"),
     (Use::Makes, "validate -q --quick --out @"),
     (Use::Writes, "verify -q --json @ -- true"),
-    (Use::Writes, "verify -q --junit @ -- true"),
+    (Use::WritesLater, "verify -q --junit @ -- true"),
     (Use::Writes, "verify -q --bmf @ -- true"),
     (Use::ReadsLater, "verify -q --results @ -- true"),
     (Use::Writes, "verify -q --junit JUNIT --out @ -- true"),
@@ -104,6 +106,10 @@ fn faults(of: Use) -> Vec<(&'static str, &'static str)> {
         Use::Writes => vec![
             ("folder", "it is a folder; name a file in it"),
             ("none/x", "the folder #/none does not exist; make it first"),
+            ("file/x", "#/file is no folder; choose another place"),
+            ("locked/x", "no permission to create files in #/locked; choose another place"),
+        ],
+        Use::WritesLater => vec![
             ("file/x", "#/file is no folder; choose another place"),
             ("locked/x", "no permission to create files in #/locked; choose another place"),
         ],

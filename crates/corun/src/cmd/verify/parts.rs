@@ -11,9 +11,11 @@ use corun_results::output::Tested;
 use corun_results::tools::Benchmark as Named;
 use corun_results::{annotate, Annotated, Life, NotPlaced, Problem, Results, Run, Span, Unread};
 use corun_session::verify::Verified;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Error};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,30 +26,66 @@ const MOST_FAILED: usize = 10_000;
 /// A file that the command may write.
 pub struct Awaited<'a> {
     path: &'a Path,
-    before: Option<(u64, i64, i64)>,
+    before: Option<State>,
 }
 
 impl<'a> Awaited<'a> {
     /// This file, as it is now.
     pub fn new(path: &'a Path) -> Awaited<'a> {
-        Awaited { path, before: Awaited::state(path) }
-    }
-
-    fn state(path: &Path) -> Option<(u64, i64, i64)> {
-        let file = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
-        Some((file.ino(), file.ctime(), file.ctime_nsec()))
+        Awaited { path, before: state(path) }
     }
 
     /// Whether it was written since.
     pub fn is_written(&self) -> bool {
-        let now = Awaited::state(self.path);
+        let now = state(self.path);
         now.is_some() && now != self.before
     }
 }
 
+/// The JUnit files that the command may write: one, or those in a folder. Some runners write one for each class of tests.
+pub struct AwaitedTests<'a> {
+    place: &'a Path,
+    before: BTreeMap<PathBuf, State>,
+}
+
+impl<'a> AwaitedTests<'a> {
+    /// This file, or the files in this folder, as they are now.
+    pub fn new(place: &'a Path) -> AwaitedTests<'a> {
+        let before = junit_files(place).into_iter().filter_map(|file| state(&file).map(|now| (file, now)));
+        AwaitedTests { place, before: before.collect() }
+    }
+
+    /// Those that were written since, by name.
+    pub fn written(&self) -> Vec<PathBuf> {
+        let mut files = junit_files(self.place);
+        files.retain(|file| state(file).is_some_and(|now| self.before.get(file) != Some(&now)));
+        files
+    }
+}
+
+/// What changes when a file is written: its inode, and the time of its last change.
+type State = (u64, i64, i64);
+
+fn state(path: &Path) -> Option<State> {
+    let file = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
+    Some((file.ino(), file.ctime(), file.ctime_nsec()))
+}
+
+fn junit_files(place: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(place) else { return vec![place.to_owned()] };
+    let name_ends = |file: &Path, end: &str| file.as_os_str().as_bytes().ends_with(end.as_bytes());
+    let mut files: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| name_ends(file, ".xml") && !name_ends(file, &format!(".{COPY}")));
+    files.sort();
+    files
+}
+
+/// The extension of copies.
+const COPY: &str = "corun.xml";
+
 /// The copy of a JUnit file with the properties: `a.xml` has `a.corun.xml`.
 pub fn copy_of(file: &Path) -> PathBuf {
-    file.with_extension("corun.xml")
+    file.with_extension(COPY)
 }
 
 /// How many seconds this machine's local time is ahead of UTC.
