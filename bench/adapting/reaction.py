@@ -26,7 +26,7 @@ def reactions(changes, turns):
 
 
 def reaction(_, only):
-    """Run a program in rayon, next to a loop that is stopped and continued."""
+    """Run a program whose threads wait for each other, next to a loop that is stopped and continued."""
     if only not in "reaction":
         return
     loop = subprocess.Popen([sys.executable, "-c", LOOP], start_new_session=True)

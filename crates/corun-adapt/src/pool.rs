@@ -1,7 +1,8 @@
 //! Rayon with as many threads as there are CPUs for.
 //!
 //! A pool of rayon has a fixed number of threads. So here is one pool for each width, made when it is first needed; the others sleep.
-//! The width changes between calls of [`Pool::install`], when nothing runs.
+//! The width changes between calls of [`Pool::install`], when nothing runs. Rayon's threads steal work from each other instead of
+//! waiting, so they are [independent](Width::independent).
 
 use crate::width::Width;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -21,7 +22,8 @@ impl Pool {
     /// # Errors
     /// The threads of the widest pool cannot be started.
     pub fn new(width: Width) -> Result<Pool, ThreadPoolBuildError> {
-        let pool = Pool { pools: (0..width.most()).map(|_| OnceLock::new()).collect(), width };
+        let pool =
+            Pool { pools: (0..width.most()).map(|_| OnceLock::new()).collect(), width: width.independent() };
         // Makes the widest pool now, so that a program learns at once if its threads cannot be started.
         pool.of(pool.width.most())?;
         Ok(pool)

@@ -70,6 +70,8 @@ pub struct Width {
     mode: AtomicU8,
     least: u32,
     most: u32,
+    /// Whether its threads never wait for each other.
+    are_independent: bool,
     /// The width that observe mode last printed; 0 for none.
     said: AtomicU32,
     page: OnceLock<Page>,
@@ -92,9 +94,17 @@ impl Width {
             mode: AtomicU8::new(mode as u8),
             least,
             most: most.max(least),
+            are_independent: false,
             said: AtomicU32::new(0),
             page: OnceLock::new(),
         })
+    }
+
+    /// For threads that never wait for each other, such as those of a work-stealing pool. Each of them does as much as the CPU time
+    /// that it gets, however little neighbors leave it. So only the CPUs, a quota and a controller limit the width.
+    #[must_use]
+    pub fn independent(self) -> Width {
+        Width { are_independent: true, ..self }
     }
 
     /// How many CPUs can be had.
@@ -135,7 +145,9 @@ impl Width {
     /// How many threads it would run if it adapted. A living controller's advice comes before what this process sees itself.
     fn wished(&self) -> u32 {
         let advice = self.page.get().and_then(Page::advice);
-        advice.or(self.answer().threads).unwrap_or(self.most).clamp(self.least, self.most)
+        let answer = self.answer();
+        let own = if self.are_independent { of_independent(&answer) } else { answer.threads };
+        advice.or(own).unwrap_or(self.most).clamp(self.least, self.most)
     }
 
     /// Renews the answer if it is old: see [`Adapt::refresh`]. Observe mode prints a line when the number of threads would change.
@@ -170,6 +182,14 @@ impl Width {
     /// The published page, if any.
     pub fn page(&self) -> Option<&Page> {
         self.page.get()
+    }
+}
+
+/// How many independent threads make progress. `None` if nothing limits them.
+fn of_independent(answer: &Answer) -> Option<u32> {
+    match answer.reason {
+        Reason::Cpuset | Reason::Quota => answer.available.map(|milli| milli.div_ceil(1_000)),
+        _ => None,
     }
 }
 
@@ -213,6 +233,24 @@ mod tests {
         let upside_down = Width::new(Mode::Off, 9, 2).unwrap();
         assert_eq!((upside_down.least(), upside_down.most()), (9, 9));
         assert_eq!(Width::new(Mode::Off, 0, 0).unwrap().threads(), 1);
+    }
+
+    #[test]
+    fn neighbours_do_not_make_fewer_of_independent_threads_and_limits_do() {
+        let answer =
+            |reason, milli| Answer { available: Some(milli), threads: Some(1), ..Answer::unknown(reason) };
+        let table = [
+            (Reason::Neighbours, 1_000, None),
+            (Reason::Weight, 300, None),
+            (Reason::Trying, 1_000, None),
+            (Reason::Quota, 500, Some(1)),
+            (Reason::Quota, 1_500, Some(2)),
+            (Reason::Cpuset, 4_000, Some(4)),
+        ];
+        for (reason, milli, threads) in table {
+            assert_eq!(of_independent(&answer(reason, milli)), threads, "{reason:?} {milli}");
+        }
+        assert_eq!(of_independent(&Answer::unknown(Reason::NoUse)), None);
     }
 
     #[test]

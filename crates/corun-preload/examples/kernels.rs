@@ -24,16 +24,8 @@ fn main() -> ExitCode {
     let length = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let (Some(threads), Some(length)) = (threads, length) else { return usage() };
     match kernel.as_str() {
-        "rayon" => println!("{}", with_rayon(threads, length, |_| {})),
-        "widths" => {
-            let mut last = 0;
-            with_rayon(threads, length, |now| {
-                if std::mem::replace(&mut last, now) != now {
-                    let at = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-                    println!("{} {now}", at.as_nanos());
-                }
-            });
-        }
+        "rayon" => println!("{}", with_rayon(threads, length)),
+        "widths" => print_widths(threads, length),
         "engine" => println!("{}", with_engine(threads, length)),
         _ => return usage(),
     }
@@ -48,17 +40,42 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Steps per second of a loop of parallel steps of about 2 ms. Without `threads` the loop adapts. `tell` gets the width of each step.
-fn with_rayon(threads: Option<u32>, length: Duration, mut tell: impl FnMut(u32)) -> f64 {
+fn width_of(threads: Option<u32>) -> Width {
     let mode = if threads.is_some() { Mode::Off } else { Mode::On };
-    let width = Width::new(mode, 1, threads.unwrap_or(cpus())).expect("/proc is mounted");
-    let pool = Pool::new(width).expect("threads can be started");
-    let part = |n: u32| (0..5_000).fold(f64::from(n), |x, _| std::hint::black_box(x) * 0.999 + 0.5);
-    let mut rate_over = |length| {
+    Width::new(mode, 1, threads.unwrap_or(cpus())).expect("/proc is mounted")
+}
+
+/// Some tens of microseconds of work.
+fn part(n: u32) -> f64 {
+    (0..5_000).fold(f64::from(n), |x, _| std::hint::black_box(x) * 0.999 + 0.5)
+}
+
+/// A loop of parallel steps of about 2 ms, whose threads wait for each other after each step.
+fn print_widths(threads: Option<u32>, length: Duration) {
+    let (begin, mut last) = (Instant::now(), 0);
+    let width = width_of(threads);
+    while begin.elapsed() < length {
+        width.refresh();
+        let now = width.threads();
+        std::thread::scope(|scope| {
+            for _ in 0..now {
+                scope.spawn(move || std::hint::black_box((0..200 / now).map(part).sum::<f64>()));
+            }
+        });
+        if std::mem::replace(&mut last, now) != now {
+            let at = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+            println!("{} {now}", at.as_nanos());
+        }
+    }
+}
+
+/// Steps per second of a loop of parallel steps of about 2 ms. Without `threads` the loop adapts.
+fn with_rayon(threads: Option<u32>, length: Duration) -> f64 {
+    let pool = Pool::new(width_of(threads)).expect("threads can be started");
+    let rate_over = |length| {
         let (begin, mut steps) = (Instant::now(), 0.0);
         while begin.elapsed() < length {
-            let step = || (rayon::current_num_threads(), (0..200u32).into_par_iter().map(part).sum::<f64>());
-            tell(std::hint::black_box(pool.install(step)).0 as u32);
+            std::hint::black_box(pool.install(|| (0..200u32).into_par_iter().map(part).sum::<f64>()));
             steps += 1.0;
         }
         steps / begin.elapsed().as_secs_f64()
