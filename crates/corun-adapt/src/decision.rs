@@ -72,9 +72,9 @@ impl fmt::Display for Reason {
             Reason::NotYet => "no interval has passed yet",
             Reason::Cpuset => "these are the CPUs that this process may use",
             Reason::Quota => "the quota of its cgroup allows no more",
-            Reason::Neighbours => "neighbours use the rest",
-            Reason::Weight => "neighbours use the rest, and no more than its weight guarantees can be had",
-            Reason::Trying => "neighbours use the rest, and one thread more is tried",
+            Reason::Neighbours => "neighbors use the rest",
+            Reason::Weight => "neighbors use the rest, and only what its weight guarantees is available",
+            Reason::Trying => "neighbors use the rest, and one thread more is tried",
             Reason::NoCpuset => "the CPUs that this process may use could not be read",
             Reason::NoUse => "what this process used or what was idle could not be read",
             Reason::Forked => "this process was forked from the one that asked: make a new `Adapt`",
@@ -132,7 +132,7 @@ impl fmt::Display for Answer {
         }
         match self.guaranteed {
             Some(milli) => write!(f, "; {} guaranteed", Cpus(milli)),
-            None => f.write_str("; what is guaranteed is not known"),
+            None => f.write_str("; the guaranteed part is not known"),
         }
     }
 }
@@ -274,11 +274,10 @@ mod tests {
     #[test]
     fn an_answer_reads_as_a_sentence() {
         let answer = decide(&Reading { share: Some(1_000), ..reading(133, 0) });
-        assert_eq!(answer.to_string(), "1.33 CPUs available: neighbours use the rest; 1.00 guaranteed");
+        assert_eq!(answer.to_string(), "1.33 CPUs available: neighbors use the rest; 1.00 guaranteed");
         assert_eq!(
             Answer::unknown(Reason::NoCpuset).to_string(),
-            "how many CPUs are available is not known: the CPUs that this process may use could not be read; \
-             what is guaranteed is not known"
+            "how many CPUs are available is not known: the CPUs that this process may use could not be read; the guaranteed part is not known"
         );
     }
 

@@ -62,7 +62,7 @@ pub enum AgentError {
 /// Why it is impossible to listen at an address, and the remedy.
 fn why_not(e: &io::Error) -> String {
     let remedy = match e.kind() {
-        io::ErrorKind::AddrInUse => "; stop who does, or choose another address",
+        io::ErrorKind::AddrInUse => "; stop the program that does, or choose another address",
         io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
         io::ErrorKind::PermissionDenied => "; choose a port from 1024 on",
         // A name without an address is an error without a number of the kernel's.
@@ -181,7 +181,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         began_ns,
     });
     let blind = watch.unavailable().iter().find(|u| matches!(u.what, What::Ebpf { .. }));
-    let blind = blind.map(|u| format!("who holds the CPUs is not seen: {}", u.why));
+    let blind = blind.map(|u| format!("the occupants of the CPUs are not visible: {}", u.why));
     lock(&shared.health).set(Part::Culprits, blind.clone());
     let is_to_reload = Arc::new(AtomicBool::new(false));
     obey(signals, stop, is_to_reload.clone()).map_err(AgentError::Begin)?;

@@ -59,7 +59,7 @@ pub enum RingError {
         format: u32,
     },
     /// Somebody removed or moved it while it was written.
-    #[error("somebody has removed the ring {}, or its newest segment; it is made anew", .0.display())]
+    #[error("somebody has removed the ring {}, or its newest segment; it is created again", .0.display())]
     Removed(PathBuf),
     /// Too small to hold anything.
     #[error("a ring of {0} bytes is too small; give it at least {least}", least = writer::LEAST_BYTES)]

@@ -33,7 +33,7 @@ pub fn has_own_pids(root: &Root) -> bool {
 pub fn mismatch(root: &Root) -> Option<NamespaceMismatch> {
     if has_own_pids(root) {
         return Some(NamespaceMismatch {
-            why: "this is a PID namespace of its own, in which tasks have other numbers than eBPF tells",
+            why: "this is a PID namespace of its own, in which tasks have other numbers than in eBPF",
             remedy: "give the container the host's PIDs (`--pid=host`)",
         });
     }
@@ -41,7 +41,7 @@ pub fn mismatch(root: &Root) -> Option<NamespaceMismatch> {
     let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
     let is_ahead = monotonic.is_some_and(|of| of.split_ascii_whitespace().any(|number| number != "0"));
     is_ahead.then_some(NamespaceMismatch {
-        why: "this is a time namespace of its own, in which it is another time than eBPF tells",
+        why: "this is a time namespace of its own, whose clock differs from eBPF's",
         remedy: "start corun outside of it",
     })
 }

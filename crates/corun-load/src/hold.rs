@@ -183,8 +183,7 @@ fn baseline(hold: &Hold, sensor: &mut dyn Sensor, stop: &Stop) -> Result<Option<
     let rate = seen.rate(spin_known).unwrap_or(0.0);
     if rate < LEAST_RATE && !stop.is_requested() {
         let what = format!(
-            "the victim used {:.1} % of a CPU in {} before the interference began; a slowdown cannot be told from \
-             that: wait until it works, or hold a steal",
+            "the victim used {:.1} % of a CPU in {} before the interference began; that is too little for a slowdown: wait until it works, or hold a steal",
             rate * 100.0,
             human_ns(seen.window_ns)
         );

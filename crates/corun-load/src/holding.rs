@@ -225,11 +225,7 @@ impl Display for Held {
             writeln!(f, "  the victim wanted no CPU for {:.0} % of that time; {for_long}", asleep * 100.0)?;
         }
         if let Some(told) = self.told.filter(|told| *told + asleep < 0.995) {
-            writeln!(
-                f,
-                "  judged in {:.0} % of that time: of the rest nobody knows how much counts",
-                told * 100.0
-            )?;
+            writeln!(f, "  judged in {:.0} % of that time; the rest is unknown", told * 100.0)?;
         }
         if let Some(b) = self.baseline {
             let steal =

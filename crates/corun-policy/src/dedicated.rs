@@ -19,7 +19,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         default: "each",
         kind: Kind::Name,
         words: &["each"],
-        about: "who gets the windows; each: every tenant with CPU-bound tasks in turn",
+        about: "the tenant that gets the windows; each: every tenant with CPU-bound tasks in turn",
     },
     OptionSpec {
         name: "window",

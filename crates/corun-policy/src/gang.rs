@@ -22,7 +22,7 @@ pub(crate) const SLOT: OptionSpec = OptionSpec {
     default: "50ms",
     kind: Kind::Time { least_ns: 1_000_000, most_ns: 30_000_000_000 },
     words: &[],
-    about: "how long those who were chosen run before the next are",
+    about: "how long the chosen ones run before the next ones are chosen",
 };
 
 /// A tenant needs a slot from this CPU time on.

@@ -43,7 +43,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "auto",
-        about: "separates tenants in time when that is seen to help, and leaves the others alone",
+        about: "separates tenants in time if that visibly helps, and leaves the others alone",
         source: "corun",
         knobs: &[Knob::Park],
         counters: &[],
@@ -115,7 +115,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "sam_mph",
-        about: "programs whose tasks share data get a socket, who stalls most for it first; who computes much gets cores",
+        about: "programs whose tasks share data get a socket, those that stall most for it first; those that compute much get cores",
         source: "ATC'16 3 and 4",
         knobs: &[Knob::Cpus],
         counters: sam::COUNTERS,

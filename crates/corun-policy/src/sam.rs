@@ -68,9 +68,9 @@ const fn options(on: &'static str) -> [OptionSpec; 11] {
         OptionSpec { name, default, kind: Kind::Whole { least: 1, most: 1_000_000, unit }, words: &[], about }
     }
     [
-        switch("tolerance", on, "M: applications as a whole, who tolerates latency least first"),
+        switch("tolerance", on, "M: applications as a whole, those that tolerate latency least first"),
         switch("history", on, "P: what an application did in the last 10 epochs classifies it"),
-        switch("hyperthreads", on, "H: who shares a core, by IPC and stalls"),
+        switch("hyperthreads", on, "H: which tasks share a core, by IPC and stalls"),
         number("high", "780", "per million cycles", "lines from other sockets, above which sharing is high"),
         OptionSpec {
             name: "moderate",

@@ -254,7 +254,7 @@ fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     let wall = human_ns(lost.wall_ns);
     let [least, likely, _] = lost.share;
     if likely < SMALL {
-        format!("Lost next to none of its {wall} to others")
+        format!("Lost almost none of its {wall} to others")
     } else if least < likely / 2.0 {
         let spared = spared(least, likely, lost.stopped_anyway);
         format!("Lost {} of its {wall} to others, since {spared}", between(least, likely))
@@ -326,12 +326,12 @@ fn no_neighbour(report: &ProfileReport, lost: &Lost) -> String {
     };
     match () {
         () if host_steal(report).is_some() => {
-            format!("No neighbour on this machine took {what}, but the hypervisor may have")
+            format!("No neighbor on this machine took {what}, but the hypervisor may have")
         }
         () if unknown(&report.subject.account.ledger).is_some() => {
-            format!("As far as was seen no neighbour took {what}")
+            format!("As far as corun could see, no neighbor took {what}")
         }
-        () => format!("No neighbour took {what}"),
+        () => format!("No neighbor took {what}"),
     }
 }
 
@@ -356,11 +356,11 @@ fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
                 "Whether it ran is not known: the kernel did not show its time"
             }
             _ if unknown(ledger).is_some() => {
-                "As far as was seen it did not run, and did not want to: it was blocked"
+                "As far as corun could see, it did not run and did not want to: it was blocked"
             }
-            0 => "It did not run, and did not want to: it was blocked all the time",
+            0 => "It did not run and did not want to: it was blocked all the time",
             _ if ledger.block_ns == 0 => "It did not run at all",
-            _ => "It did not run, and did not want to: it was blocked the rest of the time",
+            _ => "It did not run and did not want to: it was blocked the rest of the time",
         };
         let verdict = verdict.to_owned();
         return Answer { verdict, causes: Vec::new() };
@@ -379,7 +379,7 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let pc = |ns| percent(ns, base_ns);
     let blind = lost.stolen.is_empty() && lost.own_ns + lost.idle_ns + lost.kernel_ns + lost.watcher_ns == 0;
     let unattributed =
-        if blind { "waiting for a CPU; who held it is not known" } else { "taken by somebody unknown" };
+        if blind { "waiting for a CPU; who held it is not known" } else { "taken by an unknown tenant" };
     let stolen = if is_all(report) { "for a CPU that was held" } else { "stolen" };
     let mut causes = [
         (lost.stolen_ns(), format!("{stolen} ({})", culprits(report, &lost.stolen, base_ns))),
@@ -459,7 +459,7 @@ pub fn cautions(report: &ProfileReport) -> Vec<String> {
     let mut said = report.notes.clone();
     if let Some((ns, capacity_ns)) = host_steal(report) {
         said.push(format!(
-            "The hypervisor below kept {} % of this machine's CPU time for others; it hides in compute.",
+            "The hypervisor below kept {} % of this machine's CPU time for others; it is counted as compute.",
             percent(ns, capacity_ns)
         ));
     }

@@ -47,11 +47,11 @@ fn words(who: &Who, width: usize) -> String {
         Who::Corun => "corun itself".into(),
         Who::Idle => "CPUs that were slow to wake up".into(),
         Who::Quota => "its CPU quota".into(),
-        Who::Stopped => "somebody who stopped it".into(),
+        Who::Stopped => "the process that stopped it".into(),
         Who::Hypervisor => "the hypervisor".into(),
         Who::Interrupts => "interrupts".into(),
         Who::InterruptsOrHypervisor => "interrupts or the hypervisor".into(),
-        Who::Unknown => "others, nobody knows who".into(),
+        Who::Unknown => "unknown others".into(),
     }
 }
 

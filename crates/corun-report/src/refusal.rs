@@ -46,7 +46,7 @@ pub fn refusal(why: &Refusal) -> String {
              autogroups off (`sysctl kernel.sched_autogroup_enabled=0`) so that nice counts"
         ),
         Refusal::NoGroup => "this tenant shares no group of its own that could have a weight".into(),
-        Refusal::ObservesOnly => "this host only observes; it turns no knob".into(),
+        Refusal::ObservesOnly => "this host only observes; it sets no knob".into(),
         Refusal::Controller(why) => why.clone(),
     }
 }
@@ -74,12 +74,14 @@ fn by(why: &ProtectedBy) -> String {
     let by = match why {
         ProtectedBy::Kind(TenantKind::Idle) => "it is nobody",
         ProtectedBy::Kind(TenantKind::Watcher) => "it is corun itself",
-        ProtectedBy::Kind(TenantKind::Others) => "it is several tenants that can't be told apart",
+        ProtectedBy::Kind(TenantKind::Others) => {
+            "it stands for several tenants that corun does not list separately"
+        }
         ProtectedBy::Kind(_) | ProtectedBy::KernelThread => "it is the kernel's",
         ProtectedBy::FirstProcess => "it is the first process",
         ProtectedBy::Corun => "corun is it or was started from it",
-        ProtectedBy::Keeper => "it keeps sessions, devices, logs or a cluster going",
-        ProtectedBy::SessionUnit => "it keeps sessions going",
+        ProtectedBy::Keeper => "it keeps sessions, devices, logs or a cluster running",
+        ProtectedBy::SessionUnit => "it keeps sessions running",
         ProtectedBy::User { .. } => "--protect names it",
         ProtectedBy::Unreadable(error) => error,
     };

@@ -126,7 +126,7 @@ impl SimRecorded {
             ),
             true => format!(
                 "{alone} (at most {}), so it was at least {:.2} times as long\n  \
-                 A recording does not tell spinning from computing: if its tasks spin while they wait for\n  \
+                 A recording does not separate spinning from computing: if its tasks spin while they wait for\n  \
                  each other, others slowed it more than that",
                 human_ns(*most),
                 slower(*most)

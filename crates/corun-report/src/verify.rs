@@ -161,7 +161,7 @@ impl VerifyReport {
                 self.allowed()
             ),
             (Ruling::Unclear, Some(Doubt::Unbounded)) => format!(
-                "unclear: {} of its {} was lost to others; what it waited for does not tell more ({})",
+                "unclear: {} of its {} was lost to others; its waits give no better bound ({})",
                 between(least, most),
                 human_ns(wall_ns),
                 self.allowed()
@@ -177,7 +177,7 @@ impl VerifyReport {
             },
             (Ruling::Disturbed, _) => {
                 let alone = match disturbance {
-                    d if d > 0.995 => "next to no time".to_owned(),
+                    d if d > 0.995 => "almost no time".to_owned(),
                     _ => human_ns(self.judged.undisturbed_ns) + most_word,
                 };
                 let by = self.by_whom();
@@ -211,7 +211,7 @@ impl VerifyReport {
             Some(Culprit { tenant: Some(who), share: part, .. }) => {
                 format!(", most by `{}` ({} % of what was taken)", name(who, 40), share(*part))
             }
-            Some(Culprit { tenant: None, .. }) => ", mostly by somebody unknown".to_owned(),
+            Some(Culprit { tenant: None, .. }) => ", mostly by an unknown tenant".to_owned(),
             None => String::new(),
         }
     }
@@ -279,9 +279,9 @@ impl VerifyReport {
             }
         }
         if self.judged.method == Method::Replay {
-            let said = "corun replayed the run without the others to tell this; the waits of its tasks alone would give another verdict";
+            let said = "corun found this by replaying the run without the others; the waits of its tasks alone would give another verdict";
             let when = match self.judged.verdict {
-                Ruling::Disturbed => ". A replay does not tell when it was disturbed",
+                Ruling::Disturbed => ". A replay does not show when it was disturbed",
                 _ => "",
             };
             for l in wrap(&format!("{said}{when}"), 96) {
@@ -327,7 +327,7 @@ impl VerifyReport {
             _ if self.judged.verdict == Ruling::Clean || self.is_measured_clean() => None,
             0 => Some(self.what_helps()),
             _ if self.is_interrupted() => None,
-            _ => Some("--retries runs no command again that failed"),
+            _ => Some("--retries does not repeat a failed command"),
         }
     }
 
@@ -344,7 +344,7 @@ impl VerifyReport {
                     "--retries N runs it again; with a longer time limit it would get as far as alone"
                 }
                 Some(Doubt::Hypervisor) => {
-                    "--retries N runs it again; a machine of its own, or CPUs of its own below, would tell"
+                    "--retries N runs it again; a machine or CPUs of its own would show it"
                 }
                 Some(Doubt::Unseen) => "`corun doctor` says what cannot be seen here, and what would help",
                 _ => "--retries N runs it again; or make it longer, so that there is enough to judge",

@@ -67,7 +67,7 @@ impl Record {
             cgroup @ Subject::Cgroup { .. } => {
                 let pids = cgroup.in_cgroup(&root)?.unwrap_or_default();
                 if pids.is_empty() {
-                    let what = format!("nobody is in {}; start its program first", armed.description);
+                    let what = format!("{} is empty; start its program first", armed.description);
                     return Err(Error::Usage(what));
                 }
                 Subject::processes(&root, &pids)?

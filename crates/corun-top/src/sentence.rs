@@ -59,7 +59,7 @@ pub fn of_tenant(snapshot: &Snapshot, row: &Row) -> String {
                 (row.lost.idle_ns, "most of it waking up on an idle CPU"),
                 (row.lost.kernel_ns, "most of it for the kernel or corun"),
                 (row.lost.stolen_ns, "most of it for others"),
-                (row.lost.unknown_ns, "most of it for somebody unknown"),
+                (row.lost.unknown_ns, "most of it for an unknown tenant"),
                 (row.lost.parked_ns, "most of it parked by corun"),
             ];
             let (_, why) = why.into_iter().max_by_key(|(ns, _)| *ns).expect("there are seven");

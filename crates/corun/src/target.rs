@@ -88,7 +88,7 @@ impl TargetFlags {
 
 /// The message once an empty cgroup is watched.
 pub fn deserted(target: &str) -> String {
-    format!("corun: nobody is in {target} yet; who comes will be watched")
+    format!("corun: {target} is empty; processes that come will be watched")
 }
 
 /// How to see.

@@ -145,7 +145,7 @@ fn a_run_leaves_a_page_and_a_trace_of_its_decisions() {
         assert!(trace.windows(part.len()).any(|w| w == part.as_bytes()), "no `{part}`");
     }
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("× park: waits out a slot, one tenant at a time (dry_run)"), "{text}");
+    assert!(text.contains("× park: skips a slot: one tenant at a time (dry_run)"), "{text}");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_degree_of_contention_below_a_tenants_weight_is_reported_to_leave_it_alone()
     let out = corun(&args);
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("weights up to DC 1; who is heavier runs alone"), "{text}");
+    assert!(text.contains("weights up to DC 1; a heavier tenant runs alone"), "{text}");
 }
 
 const SHARES_A_PAGE: &str = "CORUN_TEST_SHARES_A_PAGE";

@@ -16,11 +16,11 @@ macro_rules! codes {
 codes! {
     NOT_KNOWN = -1, c"it cannot be known here";
     NULL = -2, c"a pointer is NULL";
-    OTHER_ABI = -3, c"the program was compiled for another version of libcorun: compile it anew";
+    OTHER_ABI = -3, c"the program was compiled for another version of libcorun: compile it again";
     BAD_MODE = -4, c"the mode is none of off, observe and on: set CORUN_ADAPT to one of them";
     NO_PROC = -5, c"/proc/stat cannot be read: mount /proc";
     NO_MEMORY = -6, c"the system gives no memory";
-    FORKED = -7, c"it was opened by the process that this one was forked from: close it and open it anew";
+    FORKED = -7, c"it was opened by the process that this one was forked from: close it and open it again";
     NO_WORKERS = -8, c"workers is 0: name at least one";
     TOO_MANY_WORKERS = -9, c"workers is more than 4,096: name no more than there are CPUs";
     NO_CREW = -10, c"there are no workers yet: call corun_workers first";

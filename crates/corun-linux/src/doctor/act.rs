@@ -161,7 +161,7 @@ fn real_time(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     } else if who.has(Privileges::SYS_NICE) {
         f.yes(
             WHAT,
-            "this user may set it: corun need not wait for a CPU behind those whom it lets run again",
+            "this user may set it, so corun need not wait for a CPU behind the tenants that it releases",
         );
     } else if probes.rt_priority_max > 0 {
         f.yes(WHAT, format!("RLIMIT_RTPRIO allows priorities up to {}", probes.rt_priority_max));

@@ -37,7 +37,7 @@ fn namespace(f: &mut Findings, root: &Root) {
     const WHAT: &str = "PID namespace";
     match limits::without_init(root) {
         Some(Shortage { why, remedy }) => f.no(WHAT, why, remedy),
-        None if root.has("/proc/self/ns") => f.yes(WHAT, "what is started is in the same as corun"),
+        None if root.has("/proc/self/ns") => f.yes(WHAT, "children are in the same one as corun"),
         None => f.fact(WHAT, "/proc/self/ns cannot be read"),
     }
 }

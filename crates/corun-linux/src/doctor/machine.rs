@@ -81,7 +81,7 @@ fn group_shares(f: &mut Findings, root: &Root) {
     let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
     if Linux::of(&release).is_some_and(|linux| Linux::STRETCH_WHO_RUNS.contains(&linux)) {
         let found = "not as weights say: under Linux 6.13 to 6.18 a session or container whose threads wake up often \
-                     may get far more CPU time than its share, at its neighbours' cost";
+                     may get far more CPU time than its share, at its neighbors' cost";
         f.fact("shares of groups", found);
     }
 }

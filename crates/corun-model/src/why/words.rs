@@ -10,18 +10,18 @@ impl Display for Why {
             Why::Said(words) => words,
             Why::NoEbpf { cause } => return write!(f, "{cause}; `corun doctor` says what would help"),
             Why::CannotBeHad => "it cannot be had",
-            Why::SchedstatIsSilent => "schedstat does not tell; eBPF does, as root",
+            Why::SchedstatIsSilent => "schedstat does not have it; eBPF does, as root",
             Why::SchedstatNamesNobody => {
-                "schedstat counts how long a task waited, not for whom; eBPF tells, as root"
+                "schedstat counts how long a task waited, not for whom; eBPF does both, as root"
             }
             Why::SchedstatTakesStopsForBlocking => {
-                "to schedstat whoever is stopped or frozen is blocked; eBPF tells, as root"
+                "schedstat counts stopped and frozen tasks as blocked; eBPF separates them, as root"
             }
             Why::SchedstatTakesBudgetsForWaits => {
-                "schedstat counts them as waiting for a CPU; eBPF tells them apart, as root"
+                "schedstat counts them as waiting for a CPU; eBPF separates them, as root"
             }
             Why::KernelTakesYieldsForPreemptions => {
-                "the kernel counts a call of sched_yield as a preemption; eBPF tells them apart, as root"
+                "the kernel counts a call of sched_yield as a preemption; eBPF separates them, as root"
             }
             Why::ProcIsPolled => "/proc is polled; their CPU time alone shows in their parents' accounts",
             Why::SchedstatReadsNoCounters => "the schedstat source does not read them",
@@ -31,18 +31,16 @@ impl Display for Why {
             Why::ProbeSeesNoSpinning => {
                 "the probe sees that a task runs, not what it runs; spinning is part of compute"
             }
-            Why::CountedOnRequest => "counted only when asked for, since every switch becomes dearer",
+            Why::CountedOnRequest => "counted only on request, since every context switch takes longer then",
             Why::ShownFewer { shown, usable } => {
                 return write!(
                     f,
-                    "this container is shown {shown} of the {usable} CPUs that it may use (lxcfs): programs that count CPUs \
-                     go by {shown}, this report by {usable}"
+                    "this container is shown {shown} of the {usable} CPUs that it may use (lxcfs): programs that count CPUs use {shown}, this report uses {usable}"
                 )
             }
             Why::TooManyTenants { with_others } => {
                 f.write_str(
-                    "there were too many to tell each apart, so of those that have ended the ones of one name are \
-                     counted together",
+                    "there were too many to list each, so ended ones with one name are counted together",
                 )?;
                 if *with_others { ", and the ones that ran least as `others`" } else { "" }
             }
@@ -87,7 +85,7 @@ impl Display for Why {
             Why::CountingIsDear { added_ns, above_percent } => {
                 return write!(
                     f,
-                    "counting makes a switch dearer by {} here, which is more than {above_percent} % of these tasks' time on \
+                    "counting makes a switch longer by {} here, which is more than {above_percent} % of these tasks' time on \
                      a CPU; count less, or nothing",
                     human_ns(*added_ns)
                 )
@@ -99,7 +97,7 @@ impl Display for Why {
                      above {most_percent} %"
                 )
             }
-            Why::TooManyCounted => "more tasks were counted than can be kept apart; their tenants' counters have them",
+            Why::TooManyCounted => "more tasks were counted than can be listed; their tenants' counters include them",
             Why::CountedInPart { percent } => {
                 return write!(
                     f,
@@ -109,8 +107,7 @@ impl Display for Why {
             }
             Why::NoSuchWindow => "the recording has no such window",
             Why::Emulated => {
-                "it is emulated (TCG): KVM, which tells of PAUSE, has no part in it; hardware counters tell where virtual \
-                 CPUs differ"
+                "it is emulated (TCG), so KVM sees no PAUSE; hardware counters show where virtual CPUs differ"
             }
             Why::NoKvmTracepoint => "this kernel has no tracepoint kvm:kvm_exit, or it may not be read",
             Why::NoPauseExits => "KVM's pause-loop exiting is switched off",
@@ -133,13 +130,11 @@ impl Display for Why {
             Why::HypervisorTook { percent } => {
                 return write!(
                     f,
-                    "it took {percent} % of the time that this machine's CPUs were busy; that is left out: the slowdown is \
-                     against running alone where it takes as much"
+                    "it took {percent} % of the time that this machine's CPUs were busy; the slowdown leaves that out, as if it took as much while the program runs alone"
                 )
             }
             Why::SpinningNotTold => {
-                "nobody told spinning from computing for some of the time, so the slowdown of a program that spins is \
-                 understated"
+                "spinning was not separated from computing for some of the time, so the slowdown of a program that spins is understated"
             }
             Why::NoSwitchCost(cause) => return write!(f, "{cause}; it stays inside useful work"),
             Why::StallsNotCounted => {
@@ -172,12 +167,12 @@ impl Display for Why {
                 return write!(f, "they ended after {}, and the rest was only watched: {cause}", human_ns(*after_ns))
             }
             Why::FastOrSlowForLong => {
-                "it was fast or slow for seconds at a time, so what was seen is worth a few windows, and the interval is wider"
+                "it was fast or slow for seconds at a time, so the observations count as only a few windows, and the interval is wider"
             }
             Why::OneOfSeveralPlacements { percent } => {
                 return write!(
                     f,
-                    "alone its speed goes with how many CPUs its threads are on, and a run may keep any; the slowdown may be {percent} % more or less"
+                    "alone, its speed depends on how many CPUs its threads are on, and runs may differ; the slowdown may be {percent} % more or less"
                 )
             }
             Why::AnotherPlacement { percent } => {
@@ -187,21 +182,20 @@ impl Display for Why {
                 )
             }
             Why::WakeUpsNotMeasured => {
-                "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; \
-                 measure it on the idle machine, or say it"
+                "threads sleep so often that the cost of waking a sleeping CPU matters, and nobody measured it; measure it on the idle machine, or state it"
             }
             Why::NoReplay(cause) => {
                 return write!(f, "{cause}; what the program would have taken alone comes from its ledger")
             }
             Why::CgroupNotRecorded => {
-                "what the tasks of a cgroup do is not recorded; name it by a process (-p), or start it with corun"
+                "the events of a cgroup's tasks are not recorded; name it by a process (-p), or start it with corun"
             }
             Why::NoEnergy(cause) => return write!(f, "{cause}"),
             Why::PowerNotMeasured => {
-                "nobody measured what power this machine takes; a machine file with [power] can say it"
+                "nobody measured the power of this machine; a machine file with [power] can state it"
             }
             Why::PowerNotInFile { machine } => {
-                return write!(f, "the machine file of {machine} says nothing of power; [power] in it can")
+                return write!(f, "the machine file of {machine} does not state its power; add [power] to it")
             }
             Why::FiguresNotMeasured { figures } => {
                 return write!(

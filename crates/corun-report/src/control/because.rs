@@ -11,9 +11,9 @@ pub fn because(reason: &Reason) -> String {
             let slot = number.map_or("a slot".to_owned(), |n| format!("slot {n}"));
             let rule = by(rule);
             match part {
-                SlotPart::Runs => format!("{slot}, {rule}"),
-                SlotPart::FindsRoom => format!("{slot} has room again, {rule}"),
-                SlotPart::Waits => format!("waits out {slot}, {rule}"),
+                SlotPart::Runs => format!("{slot}: {rule}"),
+                SlotPart::FindsRoom => format!("{slot} has room again: {rule}"),
+                SlotPart::Waits => format!("skips {slot}: {rule}"),
             }
         }
         Reason::Release(why) => release(why),
@@ -22,13 +22,13 @@ pub fn because(reason: &Reason) -> String {
             Reason::Slot { rule: Rule::Tried { who, percent }, .. } => {
                 format!("would try slots: {}", lacks(who.as_deref(), *percent))
             }
-            other => format!("would try slots: {}", because(other)),
+            other => format!("would try slots; {}", because(other)),
         },
-        Reason::NewTaskSlices => "a new task: its slices shall differ from CPU to CPU".into(),
+        Reason::NewTaskSlices => "a new task: its slices differ from CPU to CPU".into(),
         Reason::NewTaskDelay { delay_ns } => {
             format!("a new task: its wake-ups wait for {}", human_ns(*delay_ns))
         }
-        Reason::NewTaskOwnDelay => "a new task: not the delay of the one that made it".into(),
+        Reason::NewTaskOwnDelay => "a new task: it does not inherit its creator's delay".into(),
         Reason::Lag { computed_percent, fair_percent, lag_millionths } => {
             // A value near zero loses its sign.
             let lag = (*lag_millionths as f64 / 1e4).round() / 100.0 + 0.0;
@@ -36,7 +36,7 @@ pub fn because(reason: &Reason) -> String {
                 "computed for {computed_percent} % of its time, its fair share is {fair_percent} %: lag {lag:+.2}"
             )
         }
-        Reason::NobodyShares => "nobody shares data or is bound by memory now: it may run anywhere".into(),
+        Reason::NobodyShares => "no task shares data or is bound by memory now: it may run anywhere".into(),
         Reason::Sharing { tenant, sharing, spc, ipc_milli, wants_memory, socket, core } => {
             let much = match sharing {
                 Sharing::High => "much",
@@ -55,7 +55,7 @@ pub fn because(reason: &Reason) -> String {
 fn by(rule: &Rule) -> String {
     match rule {
         Rule::Single => "one tenant at a time".into(),
-        Rule::Paired => "with one whose demand fits beside it".into(),
+        Rule::Paired => "together with one whose demand fits".into(),
         Rule::Weights { dc, search, is_alone } => {
             let useful = |milli: &u64| format!("{:.2}", *milli as f64 / 1_000.0);
             let found = match search {
@@ -68,31 +68,31 @@ fn by(rule: &Rule) -> String {
                     format!(" (found; useful {} of the CPUs)", useful(useful_milli))
                 }
             };
-            let alone = if *is_alone { "; who is heavier runs alone" } else { "" };
+            let alone = if *is_alone { "; a heavier tenant runs alone" } else { "" };
             format!("weights up to DC {dc}{found}{alone}")
         }
-        Rule::Tried { who, percent } => format!("tried: {}", lacks(who.as_deref(), *percent)),
-        Rule::Kept(why) => format!("kept: {}", kept(why)),
+        Rule::Tried { who, percent } => format!("on trial; {}", lacks(who.as_deref(), *percent)),
+        Rule::Kept(why) => format!("kept, since {}", kept(why)),
     }
 }
 
 fn lacks(who: Option<&str>, percent: u64) -> String {
     match who {
         Some(who) => format!("{who} has {percent} % of its fair share"),
-        None => "nobody lacks its fair share".into(),
+        None => "no tenant lacks its fair share".into(),
     }
 }
 
 /// Why slots are kept.
 pub fn kept(why: &Kept) -> String {
     match why {
-        Kept::NothingWithout { who } => format!("{who} does next to nothing without"),
+        Kept::NothingWithout { who } => format!("{who} does almost nothing without slots"),
         Kept::More { who, times_percent: times } => {
-            format!("{who} does {}.{:02} times as much as without", times / 100, times % 100)
+            format!("{who} does {}.{:02} times as much as without slots", times / 100, times % 100)
         }
-        Kept::Free => "they cost nobody anything, and what spins here cannot be seen".into(),
+        Kept::Free => "slots cost nobody anything, and spinning cannot be seen here".into(),
         Kept::OwnSlots { who, percent } => {
-            format!("{who} has {percent} % of its share of those that it shared with others")
+            format!("{who} has {percent} % of its share of the slots that it shared with others")
         }
     }
 }
@@ -102,10 +102,10 @@ fn release(why: &Release) -> String {
     match why {
         Release::Begun => "it has begun".into(),
         Release::Single => "no tenant is left to share with".into(),
-        Release::NoCompetition => "nobody competes any more".into(),
-        Release::HasItsShare => "who lacked its fair share for a moment has it".into(),
+        Release::NoCompetition => "no tenant competes any more".into(),
+        Release::HasItsShare => "the tenant that briefly lacked its fair share has it again".into(),
         Release::HelpNobody { gain_milli } => {
-            format!("slots help nobody who needs them: {:+.1} % useful work", percent(gain_milli))
+            format!("slots do not help the tenants that need them: {:+.1} % useful work", percent(gain_milli))
         }
         Release::NotSure { gain_milli } => {
             format!("not sure yet: {:+.0} % in so short a time may be chance", percent(gain_milli))
@@ -118,12 +118,12 @@ fn release(why: &Release) -> String {
                 Then::LeftAlone => format!("{told}; it is left alone"),
             }
         }
-        Release::HelpedHasGone => "who was to be helped has gone".into(),
-        Release::NobodyNeedsSlots => "nobody is left whom slots are for".into(),
-        Release::TenantHasCome => "a tenant has come that was not tried".into(),
+        Release::HelpedHasGone => "the tenant to be helped has gone".into(),
+        Release::NobodyNeedsSlots => "no tenant is left that needs slots".into(),
+        Release::TenantHasCome => "a new tenant has come".into(),
         Release::TenantHasGone => "a tenant has gone".into(),
         Release::TimeToAsk => "it is time to ask again".into(),
-        Release::LessThanTried => "somebody has less than when slots were tried".into(),
+        Release::LessThanTried => "a tenant gets less than in the trial of slots".into(),
         Release::WindowIsOver => "the dedicated window is over".into(),
     }
 }
@@ -148,18 +148,18 @@ mod tests {
             core,
         };
         for (reason, clause) in [
-            (slot(Some(8), SlotPart::Runs, Rule::Single), "slot 8, one tenant at a time"),
+            (slot(Some(8), SlotPart::Runs, Rule::Single), "slot 8: one tenant at a time"),
             (
                 slot(Some(1), SlotPart::FindsRoom, Rule::Paired),
-                "slot 1 has room again, with one whose demand fits beside it",
+                "slot 1 has room again: together with one whose demand fits",
             ),
             (
                 slot(None, SlotPart::Waits, weights(Some(DcSearched::Measured), false)),
-                "waits out a slot, weights up to DC 16 (being measured)",
+                "skips a slot: weights up to DC 16 (being measured)",
             ),
             (
                 slot(None, SlotPart::Runs, weights(Some(DcSearched::Tried { useful_milli: 876, holds: 8 }), true)),
-                "a slot, weights up to DC 16 (tried; useful 0.88 of the CPUs at 8); who is heavier runs alone",
+                "a slot: weights up to DC 16 (tried; useful 0.88 of the CPUs at 8); a heavier tenant runs alone",
             ),
             (
                 Reason::WouldTry(Box::new(slot(Some(1), SlotPart::Waits, tried()))),
@@ -167,15 +167,15 @@ mod tests {
             ),
             (
                 Reason::WouldTry(Box::new(slot(Some(1), SlotPart::Waits, Rule::Single))),
-                "would try slots: waits out slot 1, one tenant at a time",
+                "would try slots; skips slot 1: one tenant at a time",
             ),
             (
                 slot(None, SlotPart::Waits, Rule::Kept(Kept::More { who: "a".into(), times_percent: 121 })),
-                "waits out a slot, kept: a does 1.21 times as much as without",
+                "skips a slot: kept, since a does 1.21 times as much as without slots",
             ),
             (
                 Reason::Release(Release::HelpNobody { gain_milli: -25 }),
-                "slots help nobody who needs them: -2.5 % useful work",
+                "slots do not help the tenants that need them: -2.5 % useful work",
             ),
             (less(Then::NotClear), "not clear yet: slots leave a 61 % of what it is entitled to"),
             (less(Then::LeftAlone), "slots leave a 61 % of what it is entitled to; it is left alone"),

@@ -62,7 +62,7 @@ impl Decided {
         };
         let outcome = match fate {
             Fate::DryRun => "dry_run".to_owned(),
-            Fate::Proposed => "dry_run: whether it helps only a real run tells".to_owned(),
+            Fate::Proposed => "dry_run: only a real run shows whether it helps".to_owned(),
             Fate::Applied(Outcome::Done) => "done".to_owned(),
             Fate::Applied(Outcome::Unsupported { why }) => format!("unsupported: {}", refusal(why)),
             Fate::Applied(Outcome::Refused { why }) => format!("refused: {}", refusal(why)),

@@ -228,7 +228,7 @@ impl History {
         }
         if all.len() > TOLD {
             let more = count((all.len() - TOLD) as u64, "more reason");
-            let where_else = if explained { "" } else { "; --explain tells every decision" };
+            let where_else = if explained { "" } else { "; --explain shows every decision" };
             out += &format!("           and {more}{where_else}\n");
         }
         out
@@ -449,8 +449,8 @@ mod tests {
         }
         let told: Vec<(&str, &str, u64)> =
             history.reasons().iter().map(|r| (r.what, r.because.as_str(), r.times)).collect();
-        let kept = "kept: solver does 9.71 times as much as without";
-        let (waits, runs) = (format!("waits out a slot, {kept}"), format!("a slot, {kept}"));
+        let kept = "kept, since solver does 9.71 times as much as without slots";
+        let (waits, runs) = (format!("skips a slot: {kept}"), format!("a slot: {kept}"));
         assert_eq!(told, [("park", waits.as_str(), 5), ("let go", runs.as_str(), 5)]);
         assert_eq!(history.text(false), format!("       5 × let go: {runs}\n       5 × park: {waits}\n"));
         assert_eq!(history.stops(tenant).nth(1), Some((100, 150)));
@@ -475,7 +475,7 @@ mod tests {
             let why = Cause::DedicatedWindow { of: reason.to_string() };
             decide(&mut history, reason, Action::Park { tenant: TenantId(2) }, why, &Outcome::Done);
         }
-        assert!(history.text(false).ends_with("and 1 more reason; --explain tells every decision\n"));
+        assert!(history.text(false).ends_with("and 1 more reason; --explain shows every decision\n"));
         assert!(history.text(true).ends_with("and 1 more reason\n"), "{}", history.text(true));
     }
 

@@ -17,13 +17,13 @@ pub fn sentence(notice: &Notice) -> String {
             format!("{them} left alone; run as root to control everybody")
         }
         Notice::NobodyInIt { tenant } => {
-            format!("--tenant {tenant}: nobody is in it now; who comes will be controlled")
+            format!("--tenant {tenant}: it is empty now; processes that come will be controlled")
         }
         Notice::ProtectsNobody { name } => format!(
             "--protect {name}: nothing by that name runs here now; what comes by it later is protected"
         ),
         Notice::Unseen(u) => format!("{}: {}", u.what, u.why),
-        Notice::NobodyToControl => "nobody may be controlled now; who comes will be".to_owned(),
+        Notice::NobodyToControl => "no tenant may be controlled now; one that comes will be".to_owned(),
         Notice::OnlyOne { tenant, policy, by_name } => {
             let remedy = if *by_name { "; name another with --tenant" } else { "" };
             format!(

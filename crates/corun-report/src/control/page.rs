@@ -56,7 +56,7 @@ impl Controlled<'_> {
             return guard.sentence(policy).unwrap_or_else(not_enough);
         }
         if history.reasons().iter().any(|r| r.fate == Fate::Proposed) {
-            return format!("{policy} would have tried slots; whether they help only a real run tells");
+            return format!("{policy} would have tried slots; only a real run shows whether they help");
         }
         if let Some(found) = history.own_finding() {
             return format!("{policy} {found}");
@@ -77,7 +77,7 @@ impl Controlled<'_> {
         }
         match decisions {
             0 => format!("{policy} {dry}changed nothing"),
-            n => format!("{policy} {dry}turned knobs {}{unknown}", count(n, "time")),
+            n => format!("{policy} {dry}set knobs {}{unknown}", count(n, "time")),
         }
     }
 }

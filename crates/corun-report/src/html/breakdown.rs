@@ -17,7 +17,7 @@ const TASKS_UNFOLDED: usize = 500;
 pub fn subject(report: &ProfileReport) -> String {
     let a = &report.subject.account;
     if a.ledger.total_ns == 0 {
-        return "<p class=\"lead\">No task of it lived in this window.</p>\n".to_owned();
+        return "<p class=\"lead\">None of its tasks lived in this window.</p>\n".to_owned();
     }
     let lead = format!(
         "{} of {} lived {} together in a window of {}. Every nanosecond is in exactly one place.",

@@ -167,8 +167,7 @@ fn over_time(report: &ProfileReport, tenants: &Tenants) -> String {
         timeline::holders(report, tenants)
     );
     let lead =
-        "Above, how many of its tasks ran and how many waited (those that blocked by their own wish are in \
-                the tooltips); below, who had the machine meanwhile. What is not filled was idle.";
+        "Above: how many of its tasks ran and how many waited (tasks that blocked voluntarily are in the tooltips). Below: who had the machine meanwhile. The empty part was idle.";
     section("Over time", lead, &pictures)
 }
 

@@ -58,8 +58,7 @@ fn lead(report: &SimReport) -> String {
     };
     let baseline = report.baseline.as_ref().map_or(String::new(), |b| format!(" The dashed mark is {b}."));
     let what = format!(
-        "{} on {}, scheduled by {}{under}: time beside the others by time alone, or for what does not end the rate of work alone \
-         by that beside them. {seeds}{baseline}",
+        "{} on {}, scheduled by {}{under}: time next to the others divided by time alone; for programs that do not end, the rate of work alone divided by that next to them. {seeds}{baseline}",
         report.scenario, report.machine, report.scheduler
     );
     sentence(&what)

@@ -19,6 +19,6 @@ pub fn section_of(report: &ProfileReport, tenants: &Tenants) -> String {
         true => "<p class=\"lead\">No task waited for a CPU.</p>\n".to_owned(),
         false => format!("<ol class=\"waits\">\n{items}</ol>\n"),
     };
-    let lead = "Each with who held the CPU in its parts, in the order in which they first did. Parts sum to the wait. Times are from the start on.";
+    let lead = "Each with the occupants of the CPU, in the order of their first turn. Parts sum to the wait. Times count from the start.";
     section("Longest waits for a CPU", lead, &content)
 }

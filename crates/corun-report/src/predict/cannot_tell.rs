@@ -15,7 +15,7 @@ pub fn cannot_tell(why: CannotTell) -> String {
         CannotTell::NoSharedWindow => "there is no shared window in it".into(),
         CannotTell::NoUsefulWork => "the program did no useful work in one kind of window".into(),
         CannotTell::TooShort { least_ns } => {
-            format!("it takes {} of shared windows with the same behaviour", human_ns(least_ns))
+            format!("it takes {} of shared windows with the same behavior", human_ns(least_ns))
         }
         CannotTell::TooFewShared => "it takes three shared windows for an interval".into(),
         CannotTell::TooFewWindows => "there are too few windows for an interval".into(),

@@ -76,7 +76,7 @@ impl Pieces {
             return Err(format!("cannot tell{yet}: {why}"));
         };
         if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
-            return Err("cannot tell: what it would take alone came to no number".to_owned());
+            return Err("cannot tell: the estimated time alone is not a number".to_owned());
         }
         let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
         // The delay of what it waits for is unknown.
@@ -85,7 +85,7 @@ impl Pieces {
             format!("at least {slowdown:.2}× slower than alone")
         } else if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
             match high > 1.0 + WIDE {
-                _ if is_open => "as fast as alone, or slower by nobody knows how much".to_owned(),
+                _ if is_open => "as fast as alone, or slower by an unknown amount".to_owned(),
                 true => format!("as fast as alone, or up to {high:.2}× slower"),
                 false => "as fast as alone".to_owned(),
             }
@@ -157,7 +157,7 @@ fn unnamed(report: &PredictReport, mostly: &str) -> String {
             "who: only root can see".to_owned()
         }
         "schedstat" => "who: only eBPF can see".to_owned(),
-        _ => format!("{mostly} somebody unknown"),
+        _ => format!("{mostly} an unknown tenant"),
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
         let mut e = estimate();
         (e.culprits[0].tenant, e.unavailable[0].what) = (None, What::Ebpf { for_want_of_privilege: false });
         let mut report = report(Ok(e));
-        assert!(line(&report).ends_with("; mainly from somebody unknown"));
+        assert!(line(&report).ends_with("; mainly from an unknown tenant"));
         report.source = "schedstat".into();
         assert!(line(&report).ends_with("; who: only eBPF can see"), "{}", line(&report));
         report.unavailable[0].what = What::Ebpf { for_want_of_privilege: true };
@@ -417,7 +417,7 @@ mod tests {
         );
         assert_eq!(
             line(&of(Covers::Present)),
-            "cannot tell yet: it takes 500 ms of shared windows with the same behaviour"
+            "cannot tell yet: it takes 500 ms of shared windows with the same behavior"
         );
     }
 

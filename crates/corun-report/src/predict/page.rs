@@ -210,7 +210,7 @@ fn how(last: &PredictReport) -> String {
             .map_or("not separated from computing".into(), |s| format!("found by {}", escape(s)))
     );
     section(
-        "What simpler predictors say, and what is not known",
+        "Results of simpler predictors, and unknowns",
         &seen,
         &format!(
             "<table class=\"counts\">\n{rows}</table>\n{missing}<footer>corun {}, schema {}. Nothing on this page was \

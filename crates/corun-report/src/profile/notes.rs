@@ -22,7 +22,7 @@ pub fn turns_taken(counted_share: f64, relative_error: f64) -> String {
 /// The cost of counting: how much longer a switch took, and the share of the time on a CPU that this took.
 pub fn counting_cost(added_ns: u64, share: f64) -> String {
     let (added, percent) = (human_ns(added_ns), 100.0 * share);
-    format!("counting made a switch dearer by {added}, {percent:.1} % of the time on a CPU in all")
+    format!("counting made a switch longer by {added}, {percent:.1} % of the time on a CPU in all")
 }
 
 /// A statement that it covers past time.

@@ -12,7 +12,7 @@ pub(super) fn lines(report: &ProfileReport, names: &Names, style: &Style) -> Str
     if waits.is_empty() {
         return "No task waited for a CPU.\n".to_owned();
     }
-    let head = "Longest waits for a CPU, and who held it meanwhile; times are from the start on";
+    let head = "Longest waits for a CPU, and who held it meanwhile; times count from the start";
     let mut out = String::new();
     wrap(head, style.width).iter().for_each(|line| out.push_str(&format!("{}\n", style.bold(line))));
     for (n, wait) in waits.iter().enumerate() {

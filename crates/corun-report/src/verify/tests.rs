@@ -95,10 +95,9 @@ fn a_replay_gives_the_amount_lost_and_not_when() {
         (replayed.judged.method, replayed.judged.intervals) = (Method::Replay, vec![]);
         replayed.text().replace("\n  ", " ")
     };
-    let from = "corun replayed the run without the others to tell this; \
-                the waits of its tasks alone would give another verdict";
+    let from = "corun found this by replaying the run without the others; the waits of its tasks alone would give another verdict";
     assert!(
-        said(Ruling::Disturbed).contains(&format!("{from}. A replay does not tell when it was disturbed"))
+        said(Ruling::Disturbed).contains(&format!("{from}. A replay does not show when it was disturbed"))
     );
     let clean = said(Ruling::Clean);
     assert!(clean.contains(from) && !clean.contains("tell when"), "nothing was lost at any time");
@@ -187,7 +186,7 @@ fn running_it_again_is_not_advised_if_that_cannot_happen() {
         let mut failed = report(ruling);
         (failed.meta.exit_status, failed.meta.still_running) = (124, Some(0));
         let said = failed.text();
-        assert!(said.contains("\n  --retries runs no command again that failed\n"), "{said}");
+        assert!(said.contains("\n  --retries does not repeat a failed command\n"), "{said}");
         assert_eq!(said.matches("--retries").count(), 1, "{said}");
         (failed.meta.exit_status, failed.meta.still_running) = (130, None);
         assert!(!failed.text().contains("--retries"), "{}", failed.text());

@@ -58,7 +58,7 @@ fn the_page_needs_nothing_but_itself_and_a_name_stays_a_name() {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("default-src 'none'"));
-    for escaped in ["&lt;script&gt;alert(1)", "a slot, tried: &lt;by&gt; has", "&lt;no&gt;"] {
+    for escaped in ["&lt;script&gt;alert(1)", "a slot: on trial; &lt;by&gt; has", "&lt;no&gt;"] {
         assert!(page.contains(escaped), "{escaped}");
     }
     assert_eq!(page, self::page(None), "the same input gives the same page");
@@ -110,7 +110,7 @@ fn a_dry_run_parks_nobody_on_the_page() {
     let (history, summary) = (&history, &summary);
     let controlled = Controlled { policy: "auto", backend: "none", guard: None, history, summary };
     let page = render(&controlled, &profile);
-    assert!(page.contains("auto would have tried slots; whether they help only a real run tells"), "{page}");
+    assert!(page.contains("auto would have tried slots; only a real run shows whether they help"), "{page}");
     assert!(page.contains("would try slots: it has 19") && !page.contains("Who was parked when"), "{page}");
 }
 

@@ -21,7 +21,7 @@ fn check(facts: &str, said: &str) {
     {
         assert!(!said.contains(never), "{facts}: `{never}` in {said}");
     }
-    let is_clean = said.contains("Undisturbed") || said.contains("No neighbour took its CPU");
+    let is_clean = said.contains("Undisturbed") || said.contains("No neighbor took its CPU");
     assert!(!(is_clean && said.contains("stolen")), "{facts}: {said}");
     assert!(!(is_clean && said.contains("Lost")), "{facts}: {said}");
     for of_time in said.split(" % of its").skip(1).zip(said.split(" % of its")) {

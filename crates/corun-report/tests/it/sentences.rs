@@ -39,7 +39,7 @@ fn throttling_is_never_blamed_on_a_neighbor() {
     let did = Did { throttled_ns: 400 * MS, ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it waited at least 80 % of its compute time, spinning not \
+        "No neighbor took its CPU; it waited at least 80 % of its compute time, spinning not \
          counted: 80 % throttled by the CPU budget that it is under (a quota, or real-time runtime)."
     );
 }
@@ -84,7 +84,7 @@ fn being_stopped_or_frozen_comes_first() {
             0,
             0,
             0,
-            format!("{stopped} 40 % of its time. It did not run, and did not want to: it was blocked the rest of the time."),
+            format!("{stopped} 40 % of its time. It did not run and did not want to: it was blocked the rest of the time."),
         ),
         (9, 0, 900, 0, "Undisturbed: nobody took its CPU.".into()),
     ];
@@ -108,7 +108,7 @@ fn its_own_tasks_that_delay_each_other_are_not_neighbors() {
     let did = Did { stolen: vec![(SUBJECT, 450 * MS), (IDLE, 5 * MS)], ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it waited at least 91 % of its compute time, spinning not \
+        "No neighbor took its CPU; it waited at least 91 % of its compute time, spinning not \
          counted: 90 % waiting for its own tasks (while CPUs idled: its tasks may be pinned to one, or the kernel does not \
          balance its CPUs, as with `isolcpus`), 1.0 % waking up on an idle CPU."
     );
@@ -130,7 +130,7 @@ fn without_culprits_the_holder_is_not_known_rather_than_nobody() {
 
 #[test]
 fn a_task_that_never_ran_has_no_slowdown_but_a_sentence() {
-    let blocked = "It did not run, and did not want to: it was blocked all the time. It waited 50 % of its time for other \
+    let blocked = "It did not run and did not want to: it was blocked all the time. It waited 50 % of its time for other \
                    processes, events or timers, and corun cannot tell what delayed those.";
     assert_eq!(said(&alone(&busy(0))), blocked);
     let starved = Did { stolen: vec![(POSTGRES, 800 * MS)], ..busy(0) };
@@ -156,7 +156,7 @@ fn measured_spinning_counts_as_lost_and_unmeasured_makes_a_lower_bound() {
     let did = Did { spin_ns: Some(100 * MS), ..busy(400) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it waited 25 % of its compute time: 25 % spinning."
+        "No neighbor took its CPU; it waited 25 % of its compute time: 25 % spinning."
     );
 }
 
@@ -186,7 +186,7 @@ fn culprits_with_one_name_are_summed_in_the_sentence_and_a_single_one_of_them_is
 #[test]
 fn time_without_a_known_culprit_reads_as_no_tenants_name() {
     let did = Did { stolen: vec![(POSTGRES, 50 * MS)], unattributed_ns: 10 * MS, ..busy(500) };
-    assert!(said(&alone(&did)).ends_with(", 2.0 % taken by somebody unknown."));
+    assert!(said(&alone(&did)).ends_with(", 2.0 % taken by an unknown tenant."));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn misleading_facts_come_before_the_numbers() {
         cautions,
         [
             "Interrupted after 1 s.",
-            "The hypervisor below kept 20 % of this machine's CPU time for others; it hides in compute.",
+            "The hypervisor below kept 20 % of this machine's CPU time for others; it is counted as compute.",
             "10 % of its time was not shown by the kernel (unknown).",
             "1,203 events found no room and are missing from these numbers.",
         ]
@@ -235,7 +235,7 @@ fn the_loss_of_wall_time_comes_first_and_says_when_it_is_unclear() {
     };
     let waited = "waited at least 100 % of its compute time, spinning not counted";
     assert_eq!(lost([0.12, 0.12, 0.2]), format!("Lost 12 % of its 5.20 s to others; {waited}"));
-    assert_eq!(lost([0.0; 3]), format!("Lost next to none of its 5.20 s to others, though it {waited}"));
+    assert_eq!(lost([0.0; 3]), format!("Lost almost none of its 5.20 s to others, though it {waited}"));
     assert_eq!(
         lost([0.0, 0.39, 0.39]),
         format!(

@@ -133,11 +133,11 @@ fn may_come(root: &Root, wanted: &str, named: fn(String) -> Named) -> Result<(),
                     absent("there is no such cgroup; make it first, or name another")
                 }
                 Some(named) if named.key != wanted => {
-                    let why = format!("whoever comes into that cgroup is `{}`; name that", named.key);
+                    let why = format!("a process in that cgroup is `{}`; name that", named.key);
                     Err(Error::Refused { what: asked(), why })
                 }
                 Some(_) => Ok(()),
-                None => absent("whoever comes into that cgroup has a name of its own; name that"),
+                None => absent("processes in that cgroup have names of their own; name those"),
             }
         }
         "pgid" => absent("there is no such process group"),

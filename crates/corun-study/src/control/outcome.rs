@@ -275,7 +275,7 @@ impl ControlOutcome {
     pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
         let facts = |o: &ControlOutcome| o.head.facts().into_iter().chain([("study", o.study.clone())]);
         if let Some((what, before, now)) = first_difference(facts(&before), facts(self)) {
-            return Err(format!("its {what} is `{before}`, here it is `{now}`; begin anew, without it"));
+            return Err(format!("its {what} is `{before}`, here it is `{now}`; start again, without it"));
         }
         *self = before;
         Ok(())

@@ -36,7 +36,7 @@ impl TenantCgroup {
         let cgroups = Cgroups::discover(root).map_err(|e| e.to_string())?;
         let tree = cgroups
             .v2()
-            .ok_or("no cgroup v2 tree is mounted, which tenants of the study are told apart by")?;
+            .ok_or("no cgroup v2 tree is mounted, which the study needs to separate its tenants")?;
         let cgroup = TenantCgroup {
             name: format!("{PREFIX}{name}"),
             folder: root.path(tree.mount.join(format!("{PREFIX}{name}"))),

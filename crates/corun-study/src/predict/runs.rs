@@ -339,7 +339,7 @@ impl<'a> PredictRuns<'a> {
         seen?;
         match (status, wall_ns) {
             (Some(failed), _) if !cut_off && !failed.success() => Err(format!("it failed ({failed})")),
-            (_, None) => Err("it ended before anything was seen of it".to_owned()),
+            (_, None) => Err("it ended before corun saw any of it".to_owned()),
             (_, Some(wall_ns)) => Ok(Ran { estimates, wall_ns, cut_off, windows }),
         }
     }

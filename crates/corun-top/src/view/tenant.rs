@@ -64,7 +64,7 @@ fn ledger(row: &Row, account: &Account) -> String {
         ("waited for its own tasks", lost.own_ns),
         ("woke up", lost.idle_ns),
         ("waited for the kernel or corun", lost.kernel_ns),
-        ("waited for somebody unknown", lost.unknown_ns),
+        ("waited for an unknown tenant", lost.unknown_ns),
         ("throttled", lost.throttled_ns),
         ("parked", lost.parked_ns),
         ("stopped or frozen", parts.held_ns()),

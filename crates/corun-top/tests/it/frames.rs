@@ -65,7 +65,7 @@ fn without_root_a_tenant_waited_and_nothing_is_reported_as_stolen_from_it() {
     let has = |beginning: &str| shown.lines().any(|line| line.starts_with(beginning));
     assert!(has("waited  ") && !has("stolen  "), "{shown}");
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("waited for somebody unknown 41 %"), "{shown}");
+    assert!(words.contains("waited for an unknown tenant 41 %"), "{shown}");
     assert!(words.contains("not counted without eBPF"), "{shown}");
     press(&mut app, &["esc", "down", "down", "down", "enter"]);
     let little = app.tenant();

@@ -33,7 +33,7 @@ fn a_tenant_given_by_the_key_of_an_empty_cgroup_may_come_later_and_is_reported_a
     let key = "cgroup:/corun-comes-later";
     let out = corun(&["control", "gang", "--tenant", key, "--dry-run", "--for", "200ms", "-q"]);
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
-    let line = format!("--tenant {key}: nobody is in it now; who comes will be controlled");
+    let line = format!("--tenant {key}: it is empty now; processes that come will be controlled");
     assert!(said(&out).contains(&line), "{}", said(&out));
 }
 

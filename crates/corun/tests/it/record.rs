@@ -86,7 +86,7 @@ fn if_two_tasks_wanted_cpus_at_once_the_slowdown_is_given_as_a_lower_bound() {
     let text = said(&out);
     assert_eq!(out.status.code(), Some(0), "{text}");
     for part in
-        ["(at most ", "so it was at least ", "A recording does not tell spinning from computing: if its"]
+        ["(at most ", "so it was at least ", "A recording does not separate spinning from computing: if its"]
     {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -112,7 +112,7 @@ fn for_this_machine_unmeasured_figures_are_listed_and_no_missing_file_is_named()
     let figures =
         said.lines().find(|l| l.contains("figures of the machine: nobody measured")).expect("it is told");
     assert!(figures.contains("costs.switch") && !figures.contains("clock.tick"), "{figures}");
-    let energy = "energy: nobody measured what power this machine takes; a machine file with [power] can say";
+    let energy = "energy: nobody measured the power of this machine; a machine file with [power] can state";
     assert!(said.contains(energy) && !said.contains("the machine file of"), "{said}");
 }
 
