@@ -40,7 +40,7 @@ pub enum Reason {
     Cpuset,
     /// The quota.
     Quota,
-    /// Neighbours use the rest.
+    /// Neighbors use the rest.
     Neighbours,
     /// Neighbors use so much that only the guarantee of the weights is left.
     Weight,

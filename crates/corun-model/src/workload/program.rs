@@ -146,7 +146,7 @@ pub struct Stage {
     pub feeds: Vec<String>,
 }
 
-/// A synthetic parallel program with known behaviour.
+/// A synthetic parallel program with known behavior.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Parallel {
@@ -159,7 +159,7 @@ pub struct Parallel {
     /// Spin-then-block: how long to spin first (50 µs).
     #[serde(deserialize_with = "written_ns")]
     pub spin: u64,
-    /// Work between two synchronisations, as solo run time on an idle CPU (1 ms). Pipeline: per item and stage.
+    /// Work between two synchronizations, as solo run time on an idle CPU (1 ms). Pipeline: per item and stage.
     #[serde(deserialize_with = "written_ns")]
     pub grain: u64,
     /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).

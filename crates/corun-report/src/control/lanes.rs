@@ -59,10 +59,8 @@ pub(super) fn lanes(
         let anchor = if at > WIDTH - 20.0 { "end" } else { "middle" };
         d.text("", anchor, (at, y + 19.0), &format!("{sign}{tick} s"));
     }
-    let legend = format!(
-        "<ul class=\"legend\"><li>coloured: may run</li><li>{}grey: parked</li></ul>\n",
-        key("block")
-    );
+    let legend =
+        format!("<ul class=\"legend\"><li>colored: may run</li><li>{}gray: parked</li></ul>\n", key("block"));
     d.finish(WIDTH, y + BELOW, label) + &legend
 }
 

@@ -49,7 +49,7 @@ pub fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// The class of a category's colour.
+/// The class of a category's color.
 pub fn class(c: Category) -> &'static str {
     match c {
         Category::Compute => "compute",
@@ -64,7 +64,7 @@ pub fn class(c: Category) -> &'static str {
     }
 }
 
-/// A coloured square for legends.
+/// A colored square for legends.
 pub fn key(class: &str) -> String {
     format!("<span class=\"key {class}\"></span>")
 }

@@ -8,12 +8,12 @@ use corun_model::TakenBy;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Colours after the subject's.
+/// Colors after the subject's.
 const CLASSES: [&str; 6] = ["t1", "t2", "t3", "t4", "t5", "t6"];
 /// Everybody else.
 pub const REST: &str = "rest";
 
-/// Names and colours of a report's tenants.
+/// Names and colors of a report's tenants.
 pub struct Tenants<'a> {
     classes: BTreeMap<u32, &'static str>,
     names: Names,
@@ -51,7 +51,7 @@ impl<'a> Tenants<'a> {
         Tenants { classes, names: Names::of(report), tasks }
     }
 
-    /// The class of a tenant's colour.
+    /// The class of a tenant's color.
     pub fn class(&self, id: u32) -> &'static str {
         self.classes.get(&id).copied().unwrap_or(REST)
     }

@@ -96,7 +96,7 @@ pub struct PredictReport {
     pub method: Option<Method>,
     /// Slowdown of the slowest task, if tasks differ.
     pub slowest_task: Option<f64>,
-    /// Phases of the program so far: 1 until its behaviour changed for the first time.
+    /// Phases of the program so far: 1 until its behavior changed for the first time.
     pub phases: Option<usize>,
     /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: they would do so
     /// alone, too.

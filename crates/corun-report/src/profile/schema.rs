@@ -1,4 +1,4 @@
-//! The wire schema `corun.profile/1`: the only types of corun that are serialised.
+//! The wire schema `corun.profile/1`: the only types of corun that are serialized.
 //!
 //! Names are a contract: fields are added, never renamed or redefined; `docs/json.md` explains each. Times
 //! are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7). Every

@@ -52,12 +52,12 @@ impl Style {
         }
     }
 
-    /// Bold, where colour is wanted.
+    /// Bold, where color is wanted.
     pub(super) fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// Faint, where colour is wanted.
+    /// Faint, where color is wanted.
     pub(super) fn faint(&self, text: &str) -> String {
         self.paint("2", text)
     }
@@ -96,7 +96,7 @@ impl Style {
     }
 }
 
-/// The palette of the HTML report, in the nearest of a terminal's 256 colours.
+/// The palette of the HTML report, in the nearest of a terminal's 256 colors.
 fn colour(c: Category) -> u8 {
     match c {
         Category::Compute => 32,

@@ -19,7 +19,7 @@ const PROGRAMS: [(&str, &str); 9] = [
 ];
 
 pub fn draw(folder: &Path) {
-    let mut table = Table::new(&["program", "synchronises", ">steal / compute"]);
+    let mut table = Table::new(&["program", "synchronizes", ">steal / compute"]);
     let bars = PROGRAMS.map(|(program, how)| {
         let tenants = [subject(&preset(program)), beside("persistent", 1)];
         let b = Breakdown::of_slowed(&seen(&tenants, SEEDS, Length::Short));

@@ -21,7 +21,7 @@ const LEAST: (u16, u16) = (72, 12);
 /// The terminal that is drawn on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether colours are wanted.
+    /// Whether colors are wanted.
     pub colour: bool,
     /// Whether more than ASCII can be displayed.
     pub unicode: bool,

@@ -41,7 +41,7 @@ loses at most half to one thread of equal weight.
 
 Exit status: 0; 1 if a target was not held, or a command or corun itself failed; 2 is bad usage.";
 
-/// Make interference, or run a parallel program with known behaviour
+/// Make interference, or run a parallel program with known behavior
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Args {

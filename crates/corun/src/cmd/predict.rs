@@ -107,7 +107,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "wake_up")]
     measure_wake_up: bool,
     /// How to find the slowdown. `best` weighs everything that is known. `pact16` is PACT'16's formula alone: total
-    /// time less steal, synchronisation and memory. It needs --dedicated, and --counters to leave memory out
+    /// time less steal, synchronization and memory. It needs --dedicated, and --counters to leave memory out
     #[arg(long, value_enum, default_value = "best", requires_if("pact16", "dedicated"))]
     method: MethodFlag,
     /// How often the interval should contain the slowdown of the whole run, such as 95% or 0.95

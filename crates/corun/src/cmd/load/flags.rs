@@ -247,7 +247,7 @@ pub struct ParallelFlags {
     /// Threads
     #[arg(long, value_name = "N", default_value_t = parallel().threads)]
     threads: u32,
-    /// Work between two synchronisations, as the time it takes alone
+    /// Work between two synchronizations, as the time it takes alone
     #[arg(long, value_name = "TIME", default_value_t = Ns(parallel().grain))]
     grain: Ns,
     /// Spread of the grains: each is drawn from grain × (1 ± this), 0 to 1
