@@ -88,7 +88,7 @@ impl AgentError {
 pub struct Caller<'a> {
     /// Reads the configuration again.
     pub reload: &'a dyn Fn() -> Result<Config, String>,
-    /// Tells people something.
+    /// Prints a message for people.
     pub say: &'a dyn Fn(&str),
     /// Finds out what can be seen and done here; the argument says whether the probe is loaded.
     pub doctor: &'a dyn Fn(bool) -> DoctorReport,

@@ -5,7 +5,7 @@
 //! one is `dropped` with its series. **Lately** is a sum that halves every ten minutes. Until a culprit has a
 //! place its time is in `other`.
 
-/// Culprits that are told apart.
+/// The number of listed culprits.
 pub const LISTED: usize = 8;
 /// Candidates whose recent share is known, besides.
 const CANDIDATES: usize = 8;
@@ -25,7 +25,7 @@ pub struct Blame<Who> {
     pub corun_ns: u64,
     /// Nobody: the CPU was idle.
     pub idle_ns: u64,
-    /// Everybody who is not told apart.
+    /// All other culprits.
     pub other_ns: u64,
     /// Nobody knows.
     pub unattributed_ns: u64,

@@ -131,7 +131,7 @@ fn as_size<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
 pub struct File<'a> {
     /// What people call it.
     pub name: &'a str,
-    /// What is in it.
+    /// Its content.
     pub text: &'a str,
 }
 

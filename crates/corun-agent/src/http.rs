@@ -17,12 +17,12 @@ const MOST_HEAD: usize = 8 << 10;
 /// Header lines of a request.
 const MOST_HEADERS: usize = 64;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The path, without the part after a question mark.
     pub path: String,
-    /// What is behind it.
+    /// The part after it.
     pub query: String,
     /// The `Accept` line.
     pub accept: String,

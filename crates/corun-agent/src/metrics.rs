@@ -19,7 +19,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Its labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
 }
 
@@ -112,7 +112,7 @@ metrics! {
         "1; the version of corun, and how it sees.";
 }
 
-/// What an agent knows besides its totals.
+/// An agent's data besides its totals.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     /// How it sees: `ebpf` or `schedstat`.
@@ -193,9 +193,9 @@ pub trait Page {
 
 /// What all metrics are made of.
 pub struct Metrics {
-    /// What was counted.
+    /// The counts.
     pub totals: Arc<Mutex<Totals>>,
-    /// What an agent knows besides.
+    /// The agent's other data.
     pub own: Box<dyn Fn() -> Own + Send + Sync>,
 }
 

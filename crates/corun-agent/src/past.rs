@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was seen in a time.
+/// The observations of a time.
 pub struct Past {
     /// Who saw it.
     pub run: Arc<Run>,
@@ -26,7 +26,7 @@ pub struct Past {
     pub missing_ns: u64,
     /// Other runs with a part in that time.
     pub other_runs: usize,
-    /// What could not be read.
+    /// The unreadable parts.
     pub damages: Vec<Damage>,
 }
 
@@ -81,7 +81,7 @@ pub struct TenantWindows<'a> {
     pub tenant: Tenant,
     /// Its windows, oldest first.
     pub windows: Box<dyn Iterator<Item = KeptWindow> + 'a>,
-    /// What could not be read.
+    /// The unreadable parts.
     pub damages: Vec<Damage>,
 }
 

@@ -33,7 +33,7 @@ pub struct Family {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     #[prost(string, tag = "2")]
     pub help: String,
     /// `COUNTER`, `GAUGE` or `HISTOGRAM`.

@@ -67,7 +67,7 @@ pub enum RingError {
     /// One window is larger than a segment.
     #[error("a window takes {bytes} bytes, a segment of the ring holds {most}; make the ring larger")]
     WindowTooLarge {
-        /// What it takes.
+        /// Its size.
         bytes: u64,
         /// What there is.
         most: u64,
@@ -75,7 +75,7 @@ pub enum RingError {
     /// What the operating system says.
     #[error("cannot {doing} {}: {why}", .path.display())]
     Io {
-        /// What was to be done.
+        /// The attempted operation.
         doing: &'static str,
         /// Where.
         path: PathBuf,

@@ -25,18 +25,18 @@ pub struct Stretch<T> {
     pub run: Arc<Run>,
     /// The start and end of each, in nanoseconds since 1970, oldest first.
     pub times: Vec<Range<u64>>,
-    /// What is kept of each.
+    /// The caller's result for each.
     pub windows: Vec<T>,
 }
 
-/// What was read of a time.
+/// The readable part of a time.
 #[derive(Clone, Debug)]
 pub struct Found<T> {
     /// The stretch; `None` if there is no window.
     pub stretch: Option<Stretch<T>>,
     /// The number of other runs with a part in that time.
     pub other_runs: usize,
-    /// What could not be read last.
+    /// The last unreadable part.
     pub damage: Option<Damage>,
 }
 

@@ -29,10 +29,10 @@ pub const RECENT_NS: u64 = 10_000_000_000;
 /// Time by category, in nanoseconds; `None` if it was never measured separately.
 pub type ByCategory = [Option<u64>; 9];
 
-/// What is counted of one tenant.
+/// The counts of one tenant.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it is called.
+    /// Its label.
     pub label: Arc<str>,
     /// What sort of thing it is.
     pub kind: TenantKind,
@@ -52,7 +52,7 @@ pub struct Series {
     claim: Claim,
 }
 
-/// What is counted of the machine.
+/// The counts of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Windows so far.
@@ -69,7 +69,7 @@ pub struct Node {
     pub softirq_ns: Option<u64>,
     /// Time of all tasks, including tenants whose series have ended.
     pub time: ByCategory,
-    /// What was lost.
+    /// The losses.
     pub loss: Loss,
     /// How often a tenant found no room, or lost its place, and is in `other`.
     pub dropped_tenants: u64,

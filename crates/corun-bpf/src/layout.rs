@@ -24,7 +24,7 @@ pub mod state {
     pub const WAIT: usize = 2;
     /// Runnable, but a CPU budget of its own is used up.
     pub const THROTTLED: usize = 3;
-    /// The kernel did not tell.
+    /// The kernel did not report it.
     pub const UNKNOWN: usize = 4;
     /// Blocked in a futex wait.
     pub const BLOCK_FUTEX: usize = 5;
@@ -57,7 +57,7 @@ pub mod state {
 
 /// Groups with fixed numbers.
 pub mod group {
-    /// Whoever ran was not seen.
+    /// The occupant was not seen.
     pub const UNKNOWN: u32 = 0;
     /// The idle task.
     pub const IDLE: u32 = 1;

@@ -31,7 +31,7 @@ pub enum ProbeError {
     /// The kernel (or the missing privilege) refused a step.
     #[error("{step}: {why}")]
     Step {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// The error. It is not a `source`, because the sentence contains it already.
         why: libbpf_rs::Error,
@@ -536,7 +536,7 @@ impl Probe {
         }
     }
 
-    /// What was lost so far.
+    /// The losses so far.
     pub fn losses(&self) -> Losses {
         let bss = self.skel.maps.bss_data.as_deref().expect("the probe counts losses");
         let read = |field: &u64| self.control_word(field).load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub enum SchedulerError {
     /// The kernel (or the missing privilege) refused a step.
     #[error("{step}: {why}")]
     Step {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// The error. It is not a `source`, because the sentence contains it already.
         why: libbpf_rs::Error,
@@ -83,7 +83,7 @@ fn step(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> SchedulerError {
     move |why| SchedulerError::Step { step, why }
 }
 
-/// What is set for one task.
+/// The settings of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskKnobs {
     /// Bounds of its slice in nanoseconds, equal for a fixed one; `None`: the default slice.
@@ -123,7 +123,7 @@ pub struct Cell {
     pub lengths: Vec<u64>,
 }
 
-/// What has happened on a CPU.
+/// The statistics of a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStats {
     /// Times a task got it.

@@ -21,7 +21,7 @@ const HOLDS_NS: u64 = 1_000_000_000;
 /// A task that wanted less than this part of a window is skipped.
 const NOTICEABLE: u64 = 20;
 
-/// What was read of a task.
+/// The cached data of a task.
 #[derive(Clone, Debug)]
 struct Known {
     read_ns: u64,

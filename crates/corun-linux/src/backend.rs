@@ -127,7 +127,7 @@ pub struct KnobSupport {
     pub support: Support,
 }
 
-/// Whether a knob can be turned.
+/// Whether a knob can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It can.
@@ -143,7 +143,7 @@ pub enum Support {
 }
 
 impl Support {
-    /// Whether the knob can be turned.
+    /// Whether the knob can be set.
     pub fn is_yes(&self) -> bool {
         matches!(self, Support::Yes { .. })
     }

@@ -90,14 +90,14 @@ impl CpuStat {
     }
 }
 
-/// What was taken from CPUs.
+/// The time taken from CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     is_host_known: bool,
     cpus: BTreeMap<CpuId, TakenFrom>,
 }
 
-/// What was taken from one CPU, in nanoseconds.
+/// The time taken from one CPU, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TakenFrom {
     host_steal_ns: u64,

@@ -59,7 +59,7 @@ pub struct DedicatedWindow {
     pub before: Observation,
     /// The dedicated window.
     pub dedicated: Observation,
-    /// Who was parked.
+    /// The parked tenants.
     pub parked: Vec<TenantId>,
     /// Tenants that were not parked although they might disturb, and why.
     pub not_parked: Vec<(TenantId, Refusal)>,

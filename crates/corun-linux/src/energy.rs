@@ -69,7 +69,7 @@ pub enum Place {
     Powercap {
         /// Its counter.
         file: String,
-        /// Where it begins anew, in microjoules.
+        /// The value at which it wraps, in microjoules.
         range_uj: u64,
     },
     /// An event of perf's PMU.
@@ -116,7 +116,7 @@ impl Plan {
         self.counters.iter().any(|(_, place)| matches!(place, Place::Perf { .. }))
     }
 
-    /// The names of what is counted, without duplicates.
+    /// The names of the counted domains, without duplicates.
     pub fn names(&self) -> Vec<&'static str> {
         let mut domains: Vec<Domain> = self.counters.iter().map(|(domain, _)| *domain).collect();
         domains.sort();

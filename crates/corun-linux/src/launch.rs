@@ -31,13 +31,13 @@ pub enum LaunchError {
     /// There is no such program.
     #[error("no command `{program}`; check its spelling and $PATH")]
     NotFound {
-        /// What was to be run.
+        /// The program.
         program: String,
     },
     /// The program exists but cannot be executed.
     #[error("cannot execute `{program}`: {why}")]
     NotExecutable {
-        /// What was to be run.
+        /// The program.
         program: String,
         /// Why not, and what helps.
         why: String,

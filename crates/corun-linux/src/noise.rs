@@ -54,7 +54,7 @@ impl Gaps {
     }
 }
 
-/// What was taken from one thread.
+/// The losses of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// How long it was measured, in nanoseconds.

@@ -42,7 +42,7 @@ impl ParkLog {
         }
     }
 
-    /// Who is parked.
+    /// The parked tenants.
     pub fn parked(&self) -> impl Iterator<Item = TenantId> + '_ {
         self.open.keys().copied()
     }

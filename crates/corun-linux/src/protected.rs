@@ -86,7 +86,7 @@ const KEEPERS: &[&str] = &[
     "slurmstepd",
 ];
 
-/// Whom to leave alone.
+/// The tenants and processes to leave alone.
 #[derive(Clone, Debug)]
 pub struct Protection {
     root: Root,

@@ -29,9 +29,9 @@ pub enum ReadError {
     Unexpected {
         /// Which file.
         path: PathBuf,
-        /// What it holds (the first line).
+        /// Its content (the first line).
         text: String,
-        /// What it ought to hold.
+        /// The expected content.
         wanted: &'static str,
     },
 }

@@ -45,7 +45,7 @@ use task::Life;
 use thiserror::Error;
 use window::{by_tenant, observed};
 
-/// How often the subject is polled unless told otherwise.
+/// The default polling period of the subject.
 pub const POLL_NS: u64 = 15_000_000;
 
 /// Everybody else is polled less often by this factor.
@@ -59,7 +59,7 @@ const REST: u64 = 100;
 pub struct Options {
     /// Where `/proc` and `/sys` hang.
     pub root: Root,
-    /// Whom to watch.
+    /// The subject.
     pub subject: Subject,
     /// Processes that are tenants of their own, each with its threads and descendants.
     pub tenants: Vec<u32>,

@@ -43,7 +43,7 @@ impl SteeredHost {
         host
     }
 
-    /// What it sees through.
+    /// The watcher.
     pub fn watcher(&self) -> &Watcher {
         &self.watcher
     }
@@ -84,7 +84,7 @@ impl SteeredHost {
         &self.active
     }
 
-    /// Who is parked.
+    /// The parked tenants.
     pub fn parked(&self) -> Vec<TenantId> {
         self.parks.parked().collect()
     }

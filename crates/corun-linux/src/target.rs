@@ -121,7 +121,7 @@ impl Subject {
         if let Ok(events) = root.read(folder.join("cgroup.events")) {
             return events.lines().any(|line| line == "populated 0");
         }
-        // Only the v2 tree tells.
+        // Only the v2 tree has this information.
         self.in_cgroup(root).is_ok_and(|pids| pids.is_some_and(|pids| pids.is_empty()))
     }
 
@@ -168,13 +168,13 @@ pub enum TargetError {
     /// No cgroup tree is mounted.
     #[error("no cgroup tree is mounted here, so there is no cgroup `{name}`; watch processes by their PIDs")]
     NoTrees {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// There is no such cgroup.
     #[error("no cgroup `{name}`; {} lists them", listers.join(" or "))]
     NoCgroup {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Commands that list cgroups on this machine, the best first.
         listers: Vec<String>,
@@ -182,7 +182,7 @@ pub enum TargetError {
     /// Several cgroups match.
     #[error("`{name}` could be any of {}; give the whole path", candidates.join(", "))]
     AmbiguousCgroup {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The paths that match, at most eight of them.
         candidates: Vec<String>,
@@ -190,13 +190,13 @@ pub enum TargetError {
     /// The cgroup at the top of a tree.
     #[error("`{name}` is the root cgroup, which all processes here are in; watch everybody with --all, or name a cgroup below it")]
     RootCgroup {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// There is no such virtual machine.
     #[error("no virtual machine `{name}` runs here; {}", running_vms(running))]
     NoVm {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Those that run: name and PID.
         running: Vec<(String, u32)>,
@@ -204,7 +204,7 @@ pub enum TargetError {
     /// Several virtual machines have the name.
     #[error("{} processes run a virtual machine `{name}`; give one of their PIDs: {}", pids.len(), list(pids))]
     AmbiguousVm {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Their PIDs.
         pids: Vec<u32>,

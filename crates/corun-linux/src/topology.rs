@@ -34,7 +34,7 @@ pub enum TopologyError {
         /// Where they were looked for.
         path: std::path::PathBuf,
     },
-    /// What was read contradicts itself.
+    /// The data contradict themselves.
     #[error("the machine's description contradicts itself: {0}")]
     Shape(#[from] BadMachine),
 }

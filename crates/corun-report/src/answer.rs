@@ -53,7 +53,7 @@ pub struct Lost {
     pub kernel_ns: u64,
     /// StolenBy by corun itself: the cost of watching.
     pub watcher_ns: u64,
-    /// StolenBy by nobody knows whom.
+    /// StolenBy by unknown tenants.
     pub unattributed_ns: u64,
     /// Out of its own CPU budget.
     pub throttled_ns: u64,

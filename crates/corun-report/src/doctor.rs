@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Name and version of the JSON form; names are added, never changed.
 pub const SCHEMA: &str = "corun.doctor/1";
 
-/// What was found of a machine.
+/// The findings about a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorReport {
     /// How the machine would be watched, in one sentence.

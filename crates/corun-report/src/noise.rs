@@ -34,7 +34,7 @@ pub struct NoiseReport {
     pub programs: Vec<Program>,
     /// Whether it ended before its time.
     pub is_interrupted: bool,
-    /// What could not be seen, and why.
+    /// The unseen values, and why.
     pub unavailable: Vec<Unavailable>,
 }
 

@@ -127,7 +127,7 @@ fn place(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     }
 }
 
-/// A temporary file beside `path`.
+/// A temporary file next to `path`.
 fn replaceable(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::Builder::new()
@@ -136,7 +136,8 @@ fn replaceable(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// Fills a temporary file beside `path` and renames it into the place of `old`; on any error the temporary file is removed.
+/// Fills a temporary file next to `path` and renames it into the place of `old`; on any error the temporary
+/// file is removed.
 fn replace(
     path: &Path,
     old: Option<&fs::Metadata>,

@@ -21,7 +21,7 @@ pub struct Listing {
 pub struct Listed {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
     /// The paper that it is from.
     pub source: &'static str,
@@ -33,7 +33,7 @@ pub struct Listed {
     pub no_counters: Option<String>,
     /// Its options.
     pub options: Vec<ListedOption>,
-    /// What could carry it out.
+    /// The possible backends.
     pub backends: Vec<ListedBackend>,
 }
 
@@ -46,13 +46,13 @@ pub struct ListedOption {
     pub default: &'static str,
     /// The unit.
     pub unit: &'static str,
-    /// What it takes.
+    /// Its range.
     pub range: String,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 
-/// What could carry a policy out.
+/// A backend that could carry out a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedBackend {
     /// Its name.
@@ -68,7 +68,7 @@ pub struct ListedBackend {
 pub struct ListedKnob {
     /// Which.
     pub knob: &'static str,
-    /// Whether it can be turned.
+    /// Whether it can be set.
     pub can: bool,
     /// How, or why not.
     pub how: String,

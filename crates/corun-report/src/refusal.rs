@@ -60,7 +60,7 @@ pub fn of_whom(why: &Refusal) -> Option<String> {
     }
 }
 
-/// Who is protected.
+/// The protected process or tenant.
 fn whom(protected: &Protected) -> String {
     match (&protected.name, protected.pid) {
         (Some(name), Some(pid)) => format!("{name} (PID {pid})"),

@@ -60,7 +60,7 @@ pub struct SimReport {
     pub work: SimWork,
     /// Where the time of the first seed's run went.
     pub profile: ProfileReport,
-    /// What is not known, and why.
+    /// The unknowns, and why.
     pub unavailable: Vec<Unavailable>,
 }
 

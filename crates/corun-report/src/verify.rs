@@ -24,7 +24,7 @@ pub struct VerifyReport {
     pub schema: &'static str,
     /// Version of corun that wrote this.
     pub corun: &'static str,
-    /// What was run, and where.
+    /// The command and the machine.
     #[serde(flatten)]
     pub meta: VerifyMeta,
     /// The verdict; the unknowns also include what the machine lacks.
@@ -43,7 +43,7 @@ pub struct VerifyReport {
 /// One try.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Try {
-    /// What was said of it.
+    /// The verdict on it.
     pub verdict: Ruling,
     /// Share of its wall time.
     pub disturbance: f64,

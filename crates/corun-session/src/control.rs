@@ -184,7 +184,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What its user should know.
+    /// The notices for the user.
     fn notice(&self, acts: bool) -> Result<Vec<Notice>, Error> {
         let Plan { options, controller, first, .. } = self;
         let mut notices = Vec::new();
@@ -320,7 +320,7 @@ impl Control {
         &self.notices
     }
 
-    /// What cannot be seen, and why.
+    /// The unseen values, and why.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
     }
@@ -345,7 +345,7 @@ impl Control {
         self.host.backend()
     }
 
-    /// What it sees through.
+    /// The watcher.
     pub fn watcher(&self) -> &Watcher {
         self.host.watcher()
     }
@@ -363,7 +363,7 @@ impl Control {
     /// Undoes everything.
     ///
     /// # Errors
-    /// What could not be undone.
+    /// The changes that could not be undone.
     pub fn undo_all(&mut self) -> Result<(), HostError> {
         self.advisor.iter().for_each(Advisor::withdraw);
         self.host.undo_all()

@@ -5,7 +5,7 @@ use corun_linux::counters::{Grain, LivePerf, Options, Plan, Refusal, Theme};
 use corun_linux::Root;
 use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId, Unavailable, What, Why};
 
-/// What is counted as one.
+/// The unit of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedUnit {
     /// Each task by itself.

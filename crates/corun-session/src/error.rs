@@ -19,7 +19,7 @@ pub enum Error {
     /// A policy may not do what the caller requested.
     #[error("{what}: {why}")]
     Refused {
-        /// What was asked for.
+        /// The requested name.
         what: Named,
         /// Why not, and the remedy.
         why: String,
@@ -27,9 +27,9 @@ pub enum Error {
     /// No tenant matches the caller's name; a profile of everybody lists all.
     #[error("{what}: {why}")]
     Absent {
-        /// What was asked for.
+        /// The requested name.
         what: Named,
-        /// What is not there.
+        /// The missing thing.
         why: String,
     },
     /// The policy decides by hardware events that cannot be counted here.
@@ -37,7 +37,7 @@ pub enum Error {
     NoCounters {
         /// The policy's name.
         policy: &'static str,
-        /// What cannot be counted, and why.
+        /// The missing counter, and why.
         lacks: Unavailable,
     },
     /// A policy may not touch a tenant that the caller named.

@@ -5,7 +5,7 @@ use corun_model::trace::Trace;
 /// Most events that are kept: about 300 MB, minutes of a busy machine. Later ones are counted as lost.
 const MOST_EVENTS: usize = 8_000_000;
 
-/// What was traced so far.
+/// The trace so far.
 #[derive(Debug, Default)]
 pub struct KeptTrace {
     trace: Trace,

@@ -33,7 +33,7 @@ pub enum LocalHost {
 }
 
 impl LocalHost {
-    /// What it sees through.
+    /// The watcher.
     pub fn watcher(&self) -> &Watcher {
         match self {
             LocalHost::Watched(watcher) => watcher,

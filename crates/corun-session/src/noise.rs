@@ -28,7 +28,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 /// How long one check for an end may wait.
 const LOOK_NS: u64 = 100_000_000;
 
-/// What was measured.
+/// The result of a measurement.
 pub struct Noise {
     /// The programs, in their order.
     pub programs: Vec<Program>,
@@ -36,7 +36,7 @@ pub struct Noise {
     pub source: Option<Source>,
     /// The machine's shape; `None` if it was not watched.
     pub machine: Option<Machine>,
-    /// What could not be seen, and why.
+    /// The unseen values, and why.
     pub missing: Vec<Unavailable>,
     /// Whether a stop was requested before it was over.
     pub is_interrupted: bool,
@@ -57,7 +57,7 @@ pub struct Program {
 pub struct Thread {
     /// The CPU that it was pinned to; `None`: not pinned.
     pub cpu: Option<CpuId>,
-    /// What was taken from it.
+    /// Its losses.
     pub taken: Taken,
     /// Where its time went, according to its ledger; `None` if it was not watched.
     pub account: Option<Account>,
@@ -121,7 +121,7 @@ fn no_culprits(error: &WatchError) -> Unavailable {
 }
 
 impl Noise {
-    /// Measures for so long in all.
+    /// Measures for this long in total.
     ///
     /// # Errors
     /// If no thread can be started, or the requested source is not available.

@@ -34,7 +34,7 @@ pub enum WakeUp {
     /// Nobody knows.
     #[default]
     Unknown,
-    /// So long, in nanoseconds.
+    /// This long, in nanoseconds.
     Given(u64),
     /// It is measured first: two threads meet again and again for 160 ms, unless CPUs are busy.
     Measured,
@@ -47,7 +47,7 @@ pub struct PredictOptions {
     pub source: Option<Source>,
     /// End after this time, in nanoseconds; `None`: with the command, with the subject, or on request.
     pub length_ns: Option<u64>,
-    /// Tell spinning from computing by samples.
+    /// Separate spinning from computing by samples.
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
@@ -227,7 +227,7 @@ impl Predict {
     /// The slowdown of the program as it is now.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why it is unknown.
     pub fn present(&self) -> Result<Estimate, CannotTell> {
         self.predictor.estimate()
     }
@@ -235,7 +235,7 @@ impl Predict {
     /// The slowdown of the run so far.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why it is unknown.
     pub fn so_far(&self) -> Result<Estimate, CannotTell> {
         self.predictor.so_far()
     }
@@ -322,7 +322,7 @@ impl Predict {
     /// Stops watching; everybody runs.
     ///
     /// # Errors
-    /// What could not be undone.
+    /// The changes that could not be undone.
     pub fn finish(mut self) -> Result<Predicted, Error> {
         self.watch.undo_all()?;
         Ok(Predicted { ended: self.ended.unwrap_or(Ended::Interrupted), command: self.end.running })

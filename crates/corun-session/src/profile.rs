@@ -305,7 +305,7 @@ impl Iterator for Profile {
     }
 }
 
-/// What was seen in all.
+/// The whole observation.
 pub struct Profiled {
     /// The sum of all windows.
     pub whole: Observation,

@@ -36,7 +36,7 @@ pub struct SubjectWatch {
     detectors: Detectors,
     subject: TenantId,
     replay: Option<Replay>,
-    /// What is not available at all.
+    /// The unavailable sources.
     unavailable: Vec<Unavailable>,
 }
 
@@ -196,7 +196,7 @@ impl SubjectWatch {
         Ok(SubjectWatch { host, begin_ns, dedicated, detectors, subject, replay, unavailable })
     }
 
-    /// What it sees through.
+    /// The watcher.
     pub fn watcher(&self) -> &Watcher {
         self.host.watcher()
     }

@@ -1,4 +1,4 @@
-//! Whom a session is about.
+//! The target of a session.
 
 use crate::error::Error;
 use crate::stop::Stop;
@@ -11,7 +11,7 @@ use corun_model::TaskId;
 use std::ffi::OsString;
 use std::process::Command;
 
-/// Whom a session is about.
+/// The target of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A command to run, with its arguments: it is followed from its first instruction, with everything that
@@ -99,7 +99,7 @@ pub fn command_line(words: &[OsString]) -> String {
 
 /// A target that was found; its command, if it is one, waits for its watcher.
 pub struct Armed {
-    /// Whom to watch.
+    /// The subject.
     pub subject: Subject,
     /// The target in words.
     pub description: String,

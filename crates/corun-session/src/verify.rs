@@ -38,7 +38,7 @@ pub struct VerifyOptions {
     pub source: Option<Source>,
     /// Share of the run's time that others may cost it.
     pub max_disturbance: f64,
-    /// Tell spinning from computing by samples.
+    /// Separate spinning from computing by samples.
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
@@ -241,7 +241,7 @@ pub struct Verified {
     /// How far the wall clock was ahead of the host's when it began and when it had ended: somebody may have
     /// set it.
     pub unix_ahead_ns: [i64; 2],
-    /// What could not be seen, and why.
+    /// The unseen values, and why.
     pub missing: Vec<Unavailable>,
     /// The machine's shape.
     pub machine: Machine,

@@ -97,7 +97,7 @@ impl Watch {
         })
     }
 
-    /// Whom it is about, in words.
+    /// Its target, in words.
     pub fn description(&self) -> &str {
         &self.description
     }

@@ -14,7 +14,7 @@ const PAGE: isize = 10;
 /// Letters that a filter can have.
 const LONG_FILTER: usize = 40;
 
-/// What is known before the first window.
+/// Facts that are known before the first window.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The subject, for people: everybody, or a file.
@@ -93,9 +93,9 @@ pub const SORTS: [Sort; 6] = [Sort::Name, Sort::Tasks, Sort::Ran, Sort::Lost, So
 /// The state.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// What is known from the beginning.
+    /// Facts that are known from the beginning.
     pub facts: Facts,
-    /// What was seen.
+    /// The observations.
     pub history: History,
     /// Which key does what.
     pub keys: Keys,
@@ -164,7 +164,7 @@ impl App {
         self.held.is_some()
     }
 
-    /// What is looked at.
+    /// The current view.
     pub fn screen(&self) -> &Screen {
         self.screens.last().expect("the overview is never left")
     }

@@ -194,7 +194,7 @@ pub enum KeysError {
     Malformed {
         /// Which line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
     /// There is no such key.
@@ -202,7 +202,7 @@ pub enum KeysError {
     NoKey {
         /// Whose.
         action: &'static str,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
     /// One key would do two things.
@@ -210,7 +210,7 @@ pub enum KeysError {
     Twice {
         /// The key.
         key: String,
-        /// What it would do.
+        /// Its intended action.
         one: &'static str,
         /// The other thing.
         other: &'static str,

@@ -31,7 +31,7 @@ pub struct Wanted {
     pub now: fn() -> String,
 }
 
-/// What is known once a session has begun.
+/// Facts that are known once a session has begun.
 #[derive(Clone, Debug)]
 pub struct Began {
     /// For the state.
@@ -109,7 +109,7 @@ struct Farewell(Sender<Event>);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        // Whoever has left needs no farewell.
+        // A receiver that has gone needs no message.
         let _ = self.0.send(Event::Ended("nothing more is seen: the session has ended".to_owned()));
     }
 }

@@ -53,7 +53,7 @@ pub struct Lost {
     pub idle_ns: u64,
     /// Kernel threads held it, or corun did.
     pub kernel_ns: u64,
-    /// Nobody knows who did.
+    /// An unknown tenant did.
     pub unknown_ns: u64,
     /// A CPU budget of its own was used up.
     pub throttled_ns: u64,

@@ -81,7 +81,7 @@ fn follow(
     Ok(())
 }
 
-/// What is typed, and changes of the terminal's size.
+/// Typed keys, and changes of the terminal's size.
 fn keys() -> io::Result<Receiver<TerminalEvent>> {
     let (to, keys) = channel();
     let read = move || {

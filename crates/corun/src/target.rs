@@ -30,7 +30,7 @@ pub struct TargetFlags {
     command: Option<Vec<OsString>>,
 }
 
-/// Whom a verb can be about.
+/// The possible targets of a verb.
 pub const ANYBODY: &str = "-p PID|--cgroup NAME|--vm NAME|-- CMD...";
 /// The same for a verb that can also be about everybody.
 pub const ANYBODY_OR_ALL: &str = "-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...";
@@ -110,7 +110,7 @@ impl SourceFlag {
     }
 }
 
-/// What is counted as one.
+/// The unit of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CountersFlag {
     /// Each task by itself

@@ -242,7 +242,7 @@ fn the_doctor_reports_how_far_back_the_ring_goes_and_why_it_is_not_written() {
     let kept = |a: &Agent| serde_json::from_str::<Value>(&a.get("/doctor").1).unwrap()["ring"].clone();
     let oldest = agent.until("a window in the ring", |a| kept(a)["oldest"].as_str().map(str::to_owned));
     let oldest: jiff::Timestamp = oldest.parse().unwrap();
-    // It is told to the second.
+    // Its precision is a second.
     assert!(oldest.as_second() >= began.as_second() && oldest <= jiff::Timestamp::now(), "{oldest}");
 
     // A folder that cannot be created: the agent goes on without a ring, says so, and tries again on request.

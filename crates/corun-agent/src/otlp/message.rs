@@ -85,7 +85,7 @@ pub struct Metric {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     #[prost(string, tag = "2")]
     pub description: String,
     /// Its unit, as UCUM writes it.
@@ -154,7 +154,7 @@ pub struct HistogramDataPoint {
 /// What a collector answers.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExportMetricsServiceResponse {
-    /// What it did not take.
+    /// The rejected part.
     #[prost(message, optional, tag = "1")]
     pub partial_success: Option<ExportMetricsPartialSuccess>,
 }

@@ -17,7 +17,7 @@ pub struct Target {
     pub interval: Duration,
     /// Header lines of each request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What is known of this agent.
+    /// The attributes of this agent.
     pub resource: Vec<(String, String)>,
 }
 

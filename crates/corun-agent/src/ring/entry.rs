@@ -28,7 +28,7 @@ pub enum Entry {
     Window {
         /// Its start and end, in nanoseconds since 1970.
         unix_ns: Range<u64>,
-        /// What was seen in it.
+        /// The observation.
         seen: Box<Observation>,
     },
 }
@@ -40,7 +40,7 @@ pub struct KeptWindow {
     pub unix_ns: Range<u64>,
     /// The run that it is of.
     pub run: Arc<Run>,
-    /// What was seen in it.
+    /// The observation.
     pub seen: Box<Observation>,
 }
 

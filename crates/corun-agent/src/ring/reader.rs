@@ -23,7 +23,7 @@ pub struct Damage {
     pub path: PathBuf,
     /// The first byte that could not be read.
     pub at: u64,
-    /// What is wrong with it.
+    /// Its error.
     pub what: What,
 }
 

@@ -22,7 +22,7 @@ pub(super) const HEADER: usize = 32;
 /// Bytes of a frame's header, and the alignment of frames.
 pub(super) const FRAME: usize = 8;
 
-/// What is wrong with a segment.
+/// The error in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It begins like no segment.
@@ -37,7 +37,7 @@ pub enum Fault {
     Cut,
 }
 
-/// What was found in a segment.
+/// The content of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Its number; `None` if it was never begun.

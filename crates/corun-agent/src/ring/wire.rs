@@ -130,7 +130,7 @@ struct Account {
     steal_ns: u64,
     #[prost(uint64, tag = "5")]
     throttled_ns: u64,
-    /// Stopped, frozen; empty where nobody told.
+    /// Stopped, frozen; empty if unknown.
     #[prost(uint64, repeated, tag = "6")]
     held_ns: Vec<u64>,
     #[prost(uint64, tag = "7")]

@@ -134,7 +134,7 @@ static __always_inline u64 lasted(struct task_rec *t, u64 now)
 	return now > t->began_ns ? now - t->began_ns : 0;
 }
 
-/* What was before `now` has been accounted for. */
+/* The time before `now` has been accounted for. */
 static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 {
 	t->state = state;

@@ -63,7 +63,7 @@ impl SwitchCost {
     }
 }
 
-/// Who is about to run.
+/// The tasks that are about to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The thread that will create the two; nothing is created before this returns.

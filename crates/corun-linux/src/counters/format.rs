@@ -46,7 +46,7 @@ pub enum EncodeError {
         pmu: String,
         /// The field.
         field: String,
-        /// What it should hold.
+        /// The value that does not fit.
         value: u64,
     },
     /// The terms are not `name=number,…`.

@@ -39,7 +39,7 @@ const SLACK_NS: u64 = 1_000_000;
 /// If counting takes more than this share of the tasks' time, it is reported.
 const OWN_COST: f64 = 0.01;
 
-/// What is counted as one.
+/// The unit of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
     /// Every task by itself.
@@ -48,7 +48,7 @@ pub enum Grain {
     Tree(TenantId),
 }
 
-/// What to count, of whom.
+/// What to count, and for which tasks.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where `/proc` and `/sys` hang.
@@ -57,7 +57,7 @@ pub struct Options {
     pub of: Option<TenantId>,
     /// What is counted. The fewer, the less often groups have to take turns.
     pub themes: Vec<Theme>,
-    /// What is counted as one.
+    /// The unit of counting.
     pub grain: Grain,
     /// How many files may be open for counting; one per task and event.
     pub files_max: usize,
@@ -108,7 +108,7 @@ pub struct LivePerf {
     forbidden: BTreeSet<TaskId>,
     said: BTreeSet<Unavailable>,
     precision: Option<Precision>,
-    /// What was counted in all windows so far.
+    /// The counts of all windows so far.
     totals: Totals,
     switch: Option<SwitchCost>,
     own_cost: Option<f64>,
@@ -151,7 +151,7 @@ impl LivePerf {
         })
     }
 
-    /// What is counted, and how.
+    /// The counted events, and how they are counted.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -235,7 +235,7 @@ impl LivePerf {
         windows
     }
 
-    /// What who did not run counted.
+    /// The counts of a task that did not run.
     fn nothing(&self) -> Window {
         Window { read: self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect() }
     }

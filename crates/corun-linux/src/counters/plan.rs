@@ -66,7 +66,7 @@ const RAN_NS: u64 = 1_000_000;
 /// Would the kernel count these events together? An error is its number.
 pub type Ask<'a> = &'a dyn Fn(&[Event], CountOptions) -> Result<(), i32>;
 
-/// What is counted, and how.
+/// The counted events, and how they are counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The micro-architecture whose table is used; `None` for the kernel's generic names of the pace.
@@ -77,7 +77,7 @@ pub struct Plan {
     pub counters: BTreeMap<Counter, Count>,
     /// Whether the kernel's share counts, too.
     pub kernel: bool,
-    /// What cannot be counted here, and why.
+    /// The counters that are not available, and why.
     pub refused: Vec<Unavailable>,
     /// The same for a caller who needs a particular counter.
     needed: Refused,

@@ -21,7 +21,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What was counted after `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Reading) -> Reading {
         Reading {

@@ -140,7 +140,7 @@ pub enum RecordingError {
     Line {
         /// Which line.
         line: usize,
-        /// What is wrong.
+        /// The error.
         source: serde_json::Error,
     },
     /// A counter has a name that corun does not know.
@@ -160,7 +160,7 @@ pub struct Recording {
     windows: BTreeMap<(u64, u64), Counted>,
 }
 
-/// What was counted in a window.
+/// The counts of a window.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     tasks: BTreeMap<(TaskId, u64), Counters>,

@@ -23,7 +23,7 @@ pub struct Table {
     pub name: String,
     /// The version of the vendor's list.
     pub version: String,
-    /// What can be counted.
+    /// The available counters.
     pub entries: BTreeMap<Counter, Entry>,
 }
 
@@ -63,7 +63,7 @@ pub enum TableError {
         table: String,
         /// Which line.
         counter: String,
-        /// What it holds.
+        /// Its content.
         count: String,
     },
 }

@@ -59,7 +59,7 @@ extern "C" fn pass_on(signal: i32, info: *const libc::siginfo_t, _context: *cons
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         } else if !is_by_terminal {
-            // A terminal tells the command itself.
+            // In a terminal, the command itself receives the signal.
             libc::kill(command, signal);
         }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// What is remembered of one task.
+/// The remembered state of one task.
 struct Base {
     /// The record's number if the sums were those in it and its open interval; `None` if they were others.
     seq: Option<u32>,
@@ -52,7 +52,7 @@ pub(super) struct UnchangedTask {
     pub(super) state: usize,
     /// For how long.
     pub(super) ns: u64,
-    /// What it is called.
+    /// Its name.
     pub(super) name: Arc<str>,
 }
 

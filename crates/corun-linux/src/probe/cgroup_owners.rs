@@ -17,7 +17,7 @@ const MOST_KNOWN: usize = 1 << 16;
 /// The number of a hierarchy's root.
 const ROOT_CGROUP: u64 = 1;
 
-/// What cgroups tell.
+/// The owners according to cgroups.
 pub(super) struct CgroupOwners {
     root: Root,
     paths: Option<Paths>,

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// What to watch and how closely.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// Whom the report is about.
+    /// The subject of the report.
     pub subject: Subject,
     /// Processes that are tenants of their own, each with its threads and its present and future descendants.
     pub tenants: Vec<u32>,

@@ -16,7 +16,7 @@ const REST_NS: u64 = 1_000_000_000;
 /// The free numbers that are kept ready; all of them are checked whenever new groups are named.
 const MOST_FREE: usize = 4_096;
 
-/// What is to be done now.
+/// The next actions.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Turn {
     close: Vec<u32>,

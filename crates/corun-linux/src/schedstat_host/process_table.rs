@@ -28,7 +28,7 @@ pub enum Role {
 /// One process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// What it is to the subject.
+    /// Its relation to the subject.
     pub role: Role,
     /// Its `stat` at the last full look.
     pub stat: Stat,

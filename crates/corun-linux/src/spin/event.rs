@@ -23,10 +23,10 @@ const RING_PAGES: usize = 128;
 /// `AX` to `FLAGS` and `R8` to `R15`, by the kernel's numbers of registers.
 pub const REGISTERS: u64 = 0x3ff | 0xff << 16;
 
-/// Whom an event samples.
+/// The tasks that an event samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Whoever runs, by the CPU's clock.
+    /// The running task, by the CPU's clock.
     AnyTask,
     /// This task (0 is the caller) and all its children, by a clock that runs while the task is on the CPU.
     Task(u32),

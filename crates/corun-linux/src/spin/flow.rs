@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 6;
 /// An instruction's place in the graph and its successors.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it does.
+    /// Its effect.
     pub step: Step,
     /// The next instruction, if it is in the graph.
     pub falls_to: Option<usize>,

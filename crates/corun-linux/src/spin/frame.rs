@@ -22,7 +22,7 @@ pub enum FoundBy {
     SavedFrame,
 }
 
-/// What is known before an instruction.
+/// The knowledge before an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Stack and registers.

@@ -49,7 +49,7 @@ enum CachedVerdict {
     Ask(ReturnSlot, HashMap<u64, CachedVerdict>),
 }
 
-/// What is known of one process.
+/// The knowledge about one process.
 struct Process {
     memory: ProcessMemory,
     since_ns: u64,

@@ -17,7 +17,7 @@ const PERIOD_NS: u64 = 60_000;
 const LASTS_NS: u64 = 1_500_000;
 /// A shorter leap of the clock is not an interruption, in nanoseconds.
 const LEAP_NS: u64 = 700;
-/// Fewer samples tell nothing.
+/// Fewer samples say nothing.
 const FEWEST: usize = 5;
 
 /// The cost of a sample, in nanoseconds; `None` if too few came. Afterwards, the ring of this CPU is empty.

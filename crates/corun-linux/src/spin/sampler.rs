@@ -265,12 +265,12 @@ impl SpinSampler {
         found
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub fn cost(&self) -> SpinCost {
         self.state().cost
     }
 
-    /// What cannot be told, and why.
+    /// The unknowns, and why.
     pub fn unavailable(&self) -> Vec<Unavailable> {
         let state = self.state();
         let mut missing = Vec::new();

@@ -76,7 +76,7 @@ pub struct KnownValues {
 pub struct Step {
     /// The instruction.
     pub instruction: Instruction,
-    /// What it means for others.
+    /// Its effect on others.
     pub effect: Effect,
     /// Places that it reads, including those of addresses.
     pub uses: Vec<Place>,

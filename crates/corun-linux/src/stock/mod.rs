@@ -45,7 +45,7 @@ const PRIORITY: u32 = 1;
 /// The tenants that may be touched at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody who is not protected.
+    /// Every tenant that is not protected.
     All,
     /// Tenants with one of these names or keys (`nginx.service`, `pgid:1234`), or with a process that has one
     /// of these PIDs.
@@ -354,7 +354,7 @@ impl StockBackend {
                     Err(e) => self.not_real_time = Some(limits::of_real_time(&self.root, &e)),
                 }
             }
-            // Whoever made it real-time knows why.
+            // The code that made it real-time knows why.
             _ => {}
         }
     }

@@ -81,7 +81,7 @@ pub(super) struct Means<'a> {
     pub(super) supervised: &'a mut Supervised,
 }
 
-/// Everybody who was ever parked.
+/// Every tenant that was ever parked.
 #[derive(Debug, Default)]
 pub(super) struct Parkings {
     tenants: BTreeMap<TenantId, Parking>,

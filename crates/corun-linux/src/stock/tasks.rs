@@ -141,7 +141,7 @@ impl Tasks {
         !self.changes.is_empty()
     }
 
-    /// Whether slices are drawn anew.
+    /// Whether slices are drawn again.
     pub(super) fn any_drawn(&self) -> bool {
         !self.ranges.is_empty()
     }

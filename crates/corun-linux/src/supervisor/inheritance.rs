@@ -12,7 +12,7 @@
 use super::undo::{Aspect, Task, Undo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was changed of whose relatives.
+/// The changes, by the relatives that may have inherited them.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     since_ns: u64,
@@ -31,7 +31,7 @@ impl Inheritance {
         all
     }
 
-    /// What is older inherited nothing.
+    /// Older tasks inherited nothing.
     pub fn since_ns(&self) -> u64 {
         self.since_ns
     }

@@ -6,7 +6,7 @@
 //! supervisor restores everything when
 //! - the controller dies, however it dies: its end of a socket closes and its pidfd becomes readable;
 //! - the controller hangs while something is in force: no heartbeat for the length of the **lease**;
-//! - the supervisor itself is told to stop (SIGTERM).
+//! - the supervisor itself gets the signal to stop (SIGTERM).
 //!
 //! In the last two cases it closes its end of the socket first. Every change of the controller begins and
 //! ends with a heartbeat, so a controller that wakes up notices this and undoes what it did meanwhile. The

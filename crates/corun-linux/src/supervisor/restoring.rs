@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// chooses values that look inherited, is found again and again.
 const PASSES: usize = 10;
 
-/// What was restored, and what could not be.
+/// The restored changes, and those that could not be restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Changes undone.
@@ -29,7 +29,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// What has to be undone still.
+    /// The changes that still have to be undone.
     pub fn left(&self) -> impl Iterator<Item = &Undo> {
         self.failed.iter().map(|(undo, _)| undo)
     }

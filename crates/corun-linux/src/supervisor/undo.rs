@@ -27,14 +27,14 @@ pub enum Undo {
     File {
         /// The file.
         path: PathBuf,
-        /// What it held.
+        /// The previous content.
         was: String,
     },
     /// Returns a session's autogroup to its nice value, through any live process of it.
     Autogroup {
         /// The autogroup's number.
         id: u64,
-        /// What its nice value was.
+        /// Its previous nice value.
         was: i32,
     },
 }
@@ -52,24 +52,24 @@ pub struct Task {
     pub pgid: u32,
 }
 
-/// What was changed of a task.
+/// The changed aspect of a task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
     /// Its slice; 0 for the kernel's default.
     Slice {
-        /// What it was, in nanoseconds.
+        /// The previous value, in nanoseconds.
         was_ns: u64,
     },
     /// Its policy became SCHED_BATCH.
     Batch {
-        /// What it was.
+        /// The previous value.
         was: u32,
     },
     /// Its nice value.
     Nice {
-        /// What it was.
+        /// The previous value.
         was: i32,
-        /// What it became.
+        /// The new value.
         set: i32,
     },
     /// Its CPUs.

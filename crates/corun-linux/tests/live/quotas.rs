@@ -123,7 +123,7 @@ fn a_wait_that_outlasts_the_refill_of_its_quota_is_steal_from_then_on_even_if_th
     let spinner = Witness::start(&[0]);
     cgroup.add(spinner.pid());
     let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
-    // Whoever looks is not held up.
+    // The observing thread is not delayed.
     witness::confine(0, &[1]);
     let mut compared = 0;
     for _ in 0..6 {

@@ -29,7 +29,7 @@ pub enum Act {
     Leaderless,
 }
 
-/// A count that tells to.
+/// A count that is a request.
 const FOUNDS: u64 = 1 << 62;
 
 /// Processes in a process group of their own that count. Dropping kills them.

@@ -9,7 +9,7 @@ impl Display for Why {
         let words = match self {
             Why::Said(words) => words,
             Why::NoEbpf { cause } => return write!(f, "{cause}; `corun doctor` says what would help"),
-            Why::CannotBeHad => "it cannot be had",
+            Why::CannotBeHad => "it is not available",
             Why::SchedstatIsSilent => "schedstat does not have it; eBPF does, as root",
             Why::SchedstatNamesNobody => {
                 "schedstat counts how long a task waited, not for whom; eBPF does both, as root"

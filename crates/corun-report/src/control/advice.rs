@@ -21,7 +21,7 @@ pub struct Advice {
     pub least: u32,
     /// The most that it would run.
     pub most: u32,
-    /// What it was dealt, in CPUs.
+    /// Its assigned CPUs.
     pub cpus: f64,
     /// `most`, `least` or `share`: what decided.
     pub reason: &'static str,

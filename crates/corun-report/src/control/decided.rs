@@ -28,7 +28,7 @@ pub struct Decided {
     pub task_name: Option<String>,
     /// Which knob.
     pub knob: &'static str,
-    /// What it was set to.
+    /// Its new value.
     pub value: serde_json::Value,
     /// The kind of the reason.
     pub reason: &'static str,

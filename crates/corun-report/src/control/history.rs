@@ -66,7 +66,7 @@ impl Reason {
 pub struct AdvisedAt {
     /// When, in nanoseconds since the beginning.
     pub at_ns: u64,
-    /// What was advised from then on.
+    /// The advice from then on.
     #[serde(flatten)]
     pub advice: Advice,
 }
@@ -112,7 +112,7 @@ pub struct Undone {
     pub at_ns: u64,
     /// Why: the guard, or the end.
     pub why: &'static str,
-    /// Who was parked until then.
+    /// The tenants that were parked until then.
     pub released: BTreeSet<TenantId>,
     /// Tasks and tenants with other undone changes.
     pub changed: usize,
@@ -317,7 +317,7 @@ impl History {
         self.stops.get(&tenant).into_iter().flatten().copied().chain(open)
     }
 
-    /// Everybody who was ever parked.
+    /// Every tenant that was ever parked.
     pub fn ever_parked(&self) -> BTreeSet<TenantId> {
         self.stops.keys().chain(self.parked.keys()).copied().collect()
     }

@@ -51,7 +51,7 @@ pub struct ControlLine {
     pub policy: String,
     /// `stock`, `sched_ext`; `none` in a dry run.
     pub backend: String,
-    /// What was decided.
+    /// The decisions.
     pub decision: Vec<Decided>,
     /// Programs that share a page and were advised another width.
     pub advice: Vec<Advice>,

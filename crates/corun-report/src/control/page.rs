@@ -28,7 +28,7 @@ const MOST_COLUMNS: usize = 6;
 /// Rows of a table before the rest is folded.
 const ROWS: usize = 24;
 
-/// What was controlled, and how.
+/// The controlled run.
 #[derive(Clone, Debug)]
 pub struct Controlled<'a> {
     /// The policy's name.

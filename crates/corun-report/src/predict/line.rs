@@ -79,7 +79,7 @@ impl Pieces {
             return Err("cannot tell: the estimated time alone is not a number".to_owned());
         }
         let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
-        // The delay of what it waits for is unknown.
+        // The delay of the awaited events is unknown.
         let is_open = report.may_have_spun == Some(true) || outside.is_some();
         let how = if is_open && low > 1.0 {
             format!("at least {slowdown:.2}× slower than alone")

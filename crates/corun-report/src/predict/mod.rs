@@ -58,7 +58,7 @@ pub struct PredictReport {
     pub date: Option<String>,
     /// How the ledger was seen.
     pub source: String,
-    /// How spinning was told from computing.
+    /// How spinning was separated from computing.
     pub spin: Option<String>,
     /// The cost of detecting it, as a share of one CPU.
     pub spin_cost: Option<f64>,
@@ -90,7 +90,7 @@ pub struct PredictReport {
     pub baselines: Baselines,
     /// The windows it rests on.
     pub windows: Vec<WindowSummary>,
-    /// What could not be known, with the reason.
+    /// The unknowns, with the reason.
     pub unavailable: Vec<Unavailable>,
     /// `dedicated`, `replay` or `ledger`.
     pub method: Option<Method>,

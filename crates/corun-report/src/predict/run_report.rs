@@ -16,7 +16,7 @@ pub struct KnownOfRun<'a> {
     pub found: Option<&'a Found>,
     /// The only tenants that may be parked, as the user named them; empty: all.
     pub park: &'a [String],
-    /// What could not be seen, and why.
+    /// The unseen values, and why.
     pub missing: Vec<Unavailable>,
     /// The cost of sampling, as a share of one CPU.
     pub spin_cost: Option<f64>,

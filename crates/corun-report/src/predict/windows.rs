@@ -53,7 +53,7 @@ fn command(tenant: &Tenant) -> &str {
     }
 }
 
-/// What is said of them.
+/// The texts about them.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
     found: &'a Found,

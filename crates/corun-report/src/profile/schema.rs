@@ -66,12 +66,12 @@ pub struct ProfileReport {
     /// Lower edge of each bucket of every histogram in this report; the last bucket has no upper edge.
     #[serde(default)]
     pub histogram_edges_ns: Vec<u64>,
-    /// What was not seen.
+    /// The losses.
     pub loss: Loss,
     /// What measuring cost.
     #[serde(rename = "self")]
     pub own: SelfCost,
-    /// What cannot be seen here, and why.
+    /// The unseen values, and why.
     pub unavailable: Vec<Unavailable>,
     /// Anything else that a reader must know: "interrupted after 3.2 s".
     #[serde(default)]
@@ -410,7 +410,7 @@ pub struct MachineEnergy {
 /// The machine as a whole, summed over CPUs. `None` if this machine or source does not have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// What it is, for people.
+    /// Its description for people.
     #[serde(default)]
     pub description: String,
     /// Time the idle tasks ran.
@@ -473,7 +473,7 @@ pub struct Held {
     pub on_cpu_ns: u64,
 }
 
-/// What was not seen.
+/// The losses of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// Events that found no room.

@@ -148,7 +148,7 @@ pub fn probe_cost(own: &SelfCost) -> Option<String> {
     }
 }
 
-/// What was lost, or that nothing was.
+/// The losses, or a statement that there were none.
 pub fn lost(report: &ProfileReport) -> String {
     let l = &report.loss;
     let task_ns = report.tenants.iter().fold(0, |sum: u64, t| sum.saturating_add(t.account.ledger.total_ns));

@@ -17,7 +17,7 @@ use std::path::Path;
 pub struct Iteration {
     /// How long an operation took, in seconds.
     pub seconds: f64,
-    /// What is said of it.
+    /// The verdict on it.
     pub verdict: Ruling,
     /// Its total duration and the lost share of it, 0..1; `None` if unknown.
     pub lost: Option<(f64, f64)>,
@@ -147,7 +147,7 @@ pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]
 /// The text about a test case: its own properties, and a verdict if it failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseVerdict {
-    /// What is put into its file.
+    /// The properties for its file.
     pub properties: Vec<Property>,
     /// The verdict.
     pub tested: Option<Tested>,

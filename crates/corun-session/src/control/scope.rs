@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// The tenants that a policy may control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tenants {
-    /// Everybody who is not protected.
+    /// Every tenant that is not protected.
     Everybody,
     /// These, by name, key or PID.
     Named(Vec<String>),

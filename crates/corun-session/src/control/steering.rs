@@ -13,7 +13,7 @@ use corun_linux::Root;
 use corun_model::why::NoSchedExt;
 use corun_model::{HostError, Knob, Notice, Policy};
 
-/// What is to carry decisions out.
+/// The requested backend of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
     /// sched_ext if this kernel has it, otherwise stock knobs.

@@ -46,7 +46,7 @@ impl Capabilities {
         self.paint(Color::Red)
     }
 
-    /// What was lost otherwise.
+    /// The style of other losses.
     fn lost(self) -> Style {
         self.paint(Color::Yellow)
     }

@@ -50,7 +50,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// What was recorded, in numbers.
+/// The recording in numbers.
 #[derive(Default)]
 struct Sums {
     events: u64,

@@ -114,7 +114,7 @@ fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
 /// could not run.
 ///
 /// # Errors
-/// What is wrong.
+/// The errors.
 pub fn compare(report: &Value, pid: u32, samples: &[Sample]) -> Result<bool, String> {
     let (from, window) = (ns(report, "start_ns"), ns(report, "window_ns"));
     let to = from + window;

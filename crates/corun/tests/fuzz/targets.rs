@@ -33,12 +33,12 @@ use corun_study::verify::file::VerifyStudy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is given every input.
+/// The code that gets every input.
 pub type Reader = Box<dyn FnMut(&[u8])>;
 
 /// A parser under test.
 pub struct Target {
-    /// What it reads.
+    /// The format that it reads.
     pub name: &'static str,
     /// Texts that it reads without error, mostly.
     pub corpus: Vec<Vec<u8>>,

@@ -105,7 +105,7 @@ pub fn run(args: &[&str]) -> Output {
     Command::new(cargo_bin("corun")).args(args).output().unwrap()
 }
 
-/// What it said to people.
+/// Its messages for people.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }

@@ -20,7 +20,7 @@ use corun_session::kept_trace::KeptTrace;
 use corun_session::Control;
 use std::path::PathBuf;
 
-/// What has happened so far.
+/// The events so far.
 pub struct Record {
     history: History,
     summary: ControlSummary,
@@ -73,7 +73,7 @@ impl Record {
         self.history.undone(now_ns, why, done.as_ref().err().map(ToString::to_string));
     }
 
-    /// What has happened, for a report.
+    /// The events, for a report.
     pub fn controlled<'a>(&'a self, control: &Control) -> Controlled<'a> {
         Controlled {
             policy: control.policy().name(),
