@@ -140,7 +140,9 @@ impl VerifyReport {
         let (least_word, most_word) = if is_bound { ("at least ", " at most") } else { ("", "") };
         let took =
             format!("{least_word}{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
-        let outside = self.judged.outside.and_then(|outside| waits_for_outside(outside, wall_ns));
+        // What delayed those may have cost it more than the verdict allows.
+        let from = self.judged.max_disturbance;
+        let outside = self.judged.outside.and_then(|outside| waits_for_outside(outside, wall_ns, from));
         let outside = outside.map_or(String::new(), |it| format!("; {it}"));
         let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),

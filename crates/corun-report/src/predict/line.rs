@@ -2,7 +2,7 @@
 
 use super::{kept, Covers, PredictReport};
 use crate::unseen::unseen;
-use crate::words::{count, name, percent, share, waits_for_outside, wrap};
+use crate::words::{count, name, percent, share, waits_for_outside, wrap, MOSTLY};
 use corun_model::duration::human_ns;
 use corun_model::{Unavailable, What};
 use corun_predict::estimate::Method;
@@ -78,7 +78,8 @@ impl Pieces {
         if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
             return Err("cannot tell: the estimated time alone is not a number".to_owned());
         }
-        let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
+        let outside =
+            report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns, MOSTLY));
         // The delay of the awaited events is unknown.
         let is_open = report.may_have_spun == Some(true) || outside.is_some();
         let how = if is_open && low > 1.0 {

@@ -214,6 +214,12 @@ fn the_sentences_of_verify() {
             Verdict { outside: Some(0.8), wall_ns: MS, resolution: 0.035, ..clean() },
         ),
         ("a thin client", no(), Verdict { outside: Some(0.962), ..clean() }),
+        (
+            "it waits for others for less than half of its time",
+            no(),
+            Verdict { outside: Some(0.31), ..clean() },
+        ),
+        ("it waits for others for less than may be lost", no(), Verdict { outside: Some(0.01), ..clean() }),
         ("a thin client that was disturbed", no(), Verdict { outside: Some(0.62), ..disturbed() }),
         (
             "nobody measured what it waits for",
