@@ -409,7 +409,7 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
         (&["predict", "--record", "-", "--", "true"], "--record -: windows go to a file"),
         (&["verify", "--", "no-such-command-at-all"], "no-such-command-at-all"),
         (&["predict", "--", "/"], "cannot execute `/`"),
-        (&["verify", "--junit", "/no/folder/v.xml", "--", "false"], "the folder /no/folder does not exist"),
+        (&["verify", "--json", "/no/folder/v.json", "--", "false"], "the folder /no/folder does not exist"),
         (&["predict", "--html", "/no/folder/p.html", "--", "false"], "the folder /no/folder does not exist"),
         (&["verify"], "CMD"),
         (&["predict", "--json", "-", "--html", "-", "-p", "1"], "two files would go to `-`"),
