@@ -1,10 +1,10 @@
 //! Counters of an agent: the sums of all windows so far, for a bounded number of tenants.
 //!
-//! When a tenant gets series of its own: at once if people ask for it by name, as for a container or a step
-//! of Slurm; otherwise once it has been seen for [`GROWN_UP_NS`], or since the agent began. If there is no
-//! room for all, [`Claim`] decides who comes first. A tenant without series is summed in `other`, so nothing
-//! is missing from the sums. Threads of the kernel are one tenant, and so is corun. A tenant that ends keeps
-//! its series for [`LINGER_NS`], so that its last moments are scraped. Then they all end together.
+//! A tenant that people ask for by name, such as a container or a step of Slurm, gets series of its own at
+//! once. Any other gets them once it has been seen for [`GROWN_UP_NS`], or since the agent began. If there is
+//! no room for all, [`Claim`] decides who comes first. A tenant without series is summed in `other`, so
+//! nothing is missing from the sums. Threads of the kernel are one tenant, and so is corun. A tenant that
+//! ends keeps its series for [`LINGER_NS`], so that its last moments are scraped. Then they all end together.
 
 use crate::admission::{is_asked_for, Claim};
 use crate::blame::{left_after, Blame};

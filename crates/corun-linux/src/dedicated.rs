@@ -2,11 +2,11 @@
 //! is alone.
 //!
 //! PACT'16 §2.3 takes the other vCPUs off the run queues for a pre-defined period and asks for it again when
-//! the program changes phase. Here a window takes these steps: close the current window; prepare to park
-//! every tenant that had a CPU or wanted one since the host was made; park them; close the short window that
-//! this took; let the subject's threads spread over the free CPUs ([`SETTLE_NS`]); wait; close the dedicated
-//! window; unpark everybody. The window ends early if the subject ends, and everybody is unparked whatever
-//! fails.
+//! the program changes phase. Here a window takes these steps. Close the current window, and prepare to park
+//! every tenant that had a CPU or wanted one since the host was made. Park them, and close the short window
+//! that this took. Let the subject's threads spread over the free CPUs ([`SETTLE_NS`]). Wait, close the
+//! dedicated window, and unpark everybody. The window ends early if the subject ends, and everybody is
+//! unparked whatever fails.
 //!
 //! What it costs the co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for
 //! at most `per_mille` of it. Protected tenants go on, and so do those that have not run since the host was

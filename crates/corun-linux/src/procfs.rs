@@ -1,7 +1,8 @@
 //! Processes and threads, from `/proc`.
 //!
-//! Small parsers of our own, since a poll reads these files for every task every few milliseconds: one
-//! `open`, one `read` into a buffer on the stack, one `close`, and only the fields that are used.
+//! Small parsers of our own, since a poll reads these files for every task every few milliseconds. A file
+//! takes one `open`, one `read` into a buffer on the stack, and one `close`; only the fields that are used
+//! are parsed.
 //!
 //! Limits: `starttime` and the CPU times of `stat` come in clock ticks (10 ms). `schedstat` counts a wait
 //! when it ends, and a running task's time at the scheduler's tick. So both lag by whatever is in progress.

@@ -3,9 +3,8 @@
 //! - the first process, kernel threads;
 //! - corun itself, its supervisor, and all their ancestors: the shell and the terminal, or sshd and login,
 //!   that started it;
-//! - processes that keep sessions, devices, logs and clusters running: if one of them stops, the next
-//!   person who wants to log in or to stop corun has to wait, or the cluster takes the machine for dead and
-//!   resets it;
+//! - processes that keep sessions, devices, logs and clusters running: without them, users cannot log in or
+//!   stop corun, or the cluster takes the machine for dead and resets it;
 //! - what the user names with `--protect`: a tenant's name or key, a process's name or PID.
 //!
 //! A tenant with one protected process is protected as a whole: it cannot be stopped in part.

@@ -9,10 +9,11 @@
 //!
 //! Limits:
 //! - no culprit can be named: all steal is unattributed;
-//! - the totals lag (a wait counts when it ends, run time at the scheduler's tick). If a task is runnable at
-//!   the end of a window and has not blocked since, it is credited with the time in progress: as running if a
-//!   tick could hide it, otherwise as waiting. The remainder that does not fit into its window is credited to
-//!   the next one (see `meter.rs`). So a window of a few ticks is coarse, and a long one is not;
+//! - the totals lag (a wait counts when it ends, run time at the scheduler's tick). A task may be runnable at
+//!   the end of a window without having blocked since. Then it is credited with the time in progress: as
+//!   running if a tick could hide it, otherwise as waiting. The remainder that does not fit into its window
+//!   is credited to the next one (see `meter.rs`). So a window of a few ticks is coarse, and a long one is
+//!   not;
 //! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a
 //!   tick per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was
 //!   last seen;
@@ -269,8 +270,8 @@ impl SchedstatHost {
         }
     }
 
-    /// CPU time of the subject's tasks that lived between two polls, found in this window: what the accounts
-    /// of its family hold beyond what was seen, minus what the ticks of the accounts cannot resolve.
+    /// CPU time of the subject's tasks that lived between two polls, found in this window. It is the part of
+    /// its family's accounts beyond what was seen, minus what the ticks of the accounts cannot resolve.
     fn newly_unseen_ns(&mut self) -> u64 {
         let members = self.table.pids(|role| role == Role::Subject).len() as u64;
         let blur_ns = 2 * procfs::TICK_NS * (members + 1);

@@ -1,8 +1,8 @@
 //! The machine's shape, from sysfs.
 //!
-//! Method: for every CPU online, its socket is `topology/physical_package_id`; its core is the set in
-//! `topology/core_cpus_list` (`thread_siblings_list` before Linux 5.3); its LLC domain is the set that shares
-//! the highest cache level; its node is the one whose `cpulist` contains it. Sets are distinguished within
+//! Method, for every CPU online: its socket is `topology/physical_package_id`. Its core is the set in
+//! `topology/core_cpus_list` (`thread_siblings_list` before Linux 5.3). Its LLC domain is the set that shares
+//! the highest cache level. Its node is the one whose `cpulist` contains it. Sets are distinguished within
 //! their parent, so the result nests by construction, whatever a hypervisor reports.
 //!
 //! Limits: offline CPUs are left out; they leave gaps in the CPU ids. If a level is not described, the next

@@ -59,7 +59,7 @@ impl Detectors {
     }
 
     /// Fills in the counters of a window that has just been closed, and separates spinning from computing in
-    /// it: by samples if they are taken, by exits at PAUSE for virtual CPUs, otherwise by the counters.
+    /// it. It uses samples if they are taken, exits at PAUSE for virtual CPUs, and otherwise the counters.
     fn fill(&mut self, seen: &mut Observation, subject: TenantId) {
         if let Some(counting) = &mut self.counting {
             counting.read(seen);

@@ -2,14 +2,14 @@
 //! come, fork, go and change their cgroups. It runs in the test guest, by `make soak`; by default for one
 //! minute of the guest's clock.
 //!
-//! It counts **ejections** (the kernel removed the scheduler, or it gave up), samples of the kernel's own
-//! statement about its state, and **stalls**: a task that was runnable and not parked, and got no CPU for
-//! longer than a slot. Waits come from the conserved ledger: consecutive windows that a task spent waiting
-//! from end to end are a wait that is at least as long. A wait that reaches into the windows before and after
-//! may be longer by the wait time in these. Both bounds of the longest are printed, and the lower one is
-//! judged. Waits for the controller itself are left out: it is real-time while a tenant is parked, and slow
-//! in this guest. A task with a higher nice value may wait longer in proportion to its smaller weight, as
-//! under the kernel's own scheduler.
+//! It counts **ejections** (the kernel removed the scheduler, or it gave up) and samples of the kernel's own
+//! statement about its state. It also counts **stalls**: a task was runnable and not parked, but got no CPU
+//! for longer than a slot. Waits come from the conserved ledger: consecutive windows that a task spent
+//! waiting from end to end are a wait that is at least as long. A wait that reaches into the windows before
+//! and after may be longer by the wait time in these. Both bounds of the longest are printed, and the lower
+//! one is judged. Waits for the controller itself are left out: it is real-time while a tenant is parked, and
+//! slow in this guest. A task with a higher nice value may wait longer in proportion to its smaller weight,
+//! as under the kernel's own scheduler.
 //!
 //! Environment: `CORUN_SOAK_S` seconds of the guest's clock; `CORUN_SOAK_BACKEND=stock` for the same load and
 //! policies under the kernel's own scheduler, which shows the scheduler's part of the result.

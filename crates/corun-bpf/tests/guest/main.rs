@@ -2,7 +2,7 @@
 //!
 //! Nobody should load a scheduler for the whole machine by accident, so outside the guest every test here
 //! only says so. The tests judge the counts of the guest's kernel (CPU time, stretches), as proportions and
-//! numbers, never as seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
+//! numbers, never as seconds. The guest is emulated, and its own machine may take its CPUs away at any time.
 
 mod cost;
 mod hog;

@@ -1,8 +1,8 @@
 //! From the probe's records to exact sums at a window's edge, and from two sums to an account.
 //!
-//! A record's intervals partition the task's life. So its sums up to an edge are either the copy that the
-//! probe made there when an event came later, or the sums so far plus the open interval up to the edge. The
-//! difference of the sums at two edges is the exact content of the window.
+//! A record's intervals partition the task's life. So its sums up to an edge come from one of two sources. If
+//! an event came later, the probe made a copy there. Otherwise they are the sums so far plus the open
+//! interval up to the edge. The difference of the sums at two edges is the exact content of the window.
 
 use super::occupants::{self, Charges};
 use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec, CLOCK_UNKNOWN};
@@ -27,8 +27,8 @@ pub(super) struct Sums {
     stretches: Histogram,
 }
 
-/// Whether a task waits across an edge, so that only the clock of its quota knows how much of the wait the
-/// quota took: the quota was used up when the wait began, or at some time before.
+/// Whether a task waits across an edge so that only the clock of its quota knows how much of the wait the
+/// quota took. This is so if the quota was used up when the wait began, or at some time before.
 pub(super) fn asks_the_clock(rec: &TaskRec, edge_ns: u64) -> bool {
     let is_open = rec.edge_ns != edge_ns && rec.since_ns < edge_ns;
     is_open

@@ -1,5 +1,5 @@
-//! The occupants of a CPU during a stretch of time, from its log: the same walk that the probe makes in the
-//! kernel when a wait ends, for waits that are still open when a window closes.
+//! The occupants of a CPU during a stretch of time, from its log. This is the walk that the probe makes in
+//! the kernel when a wait ends, for waits that are still open when a window closes.
 
 use corun_bpf::layout::{group, Occupancy};
 

@@ -1,9 +1,9 @@
 //! The cell of a tenant: that of its cgroup, or one of its own. Pure.
 //!
 //! A tenant that is a cgroup (a container, a unit, a pod) already has a cell, with the weight from
-//! `cpu.weight`: the cell of the lowest cgroup that contains all of its tasks. If others share that cgroup (a
-//! command or a virtual machine among others, a unit with a container inside), the tenant gets a cell of its
-//! own within it, next to theirs: others must not be parked with it.
+//! `cpu.weight`: the cell of the lowest cgroup that contains all of its tasks. Others may share that cgroup
+//! (a command or a virtual machine among others, a unit with a container inside). Then the tenant gets a cell
+//! of its own within it, next to theirs, so that they are not parked with it.
 
 use crate::cgroup::is_within;
 use corun_bpf::ROOT_CELL;

@@ -7,9 +7,9 @@
 //! 1. the sampled instruction lies in a library of message passing (by its file's name: [`TRANSPORTS`]);
 //!    the rest of a call, such as copying in the C library or in the kernel, is work;
 //! 2. the stack holds a return address inside a function `MPI_…` or `PMPI_…`, the names of the standard;
-//! 3. the process has been seen to wait there: [`STILL`] times, two samples of a thread in a row found the
-//!    same call, and not a bit changed in the frames of the program beyond. A wait that never lasts from
-//!    sample to sample does not count.
+//! 3. the process has been seen to wait there. That is, [`STILL`] times two samples of a thread in a row
+//!    found the same call, and not a bit had changed in the program's frames beyond it. A wait that never
+//!    lasts from sample to sample does not count.
 //!
 //! Names alone are hints: without the third condition nothing is found.
 //!

@@ -406,8 +406,8 @@ impl State {
     /// Judges samples, each task's in the order of time; this thread had spent `began_ns` when it began to
     /// read them.
     ///
-    /// There may not be time for all new code. So the places with most samples are examined first, and a
-    /// place with one sample only while there is plenty of time: a program that starts is in a thousand
+    /// There may not be time for all new code. So the places with most samples are examined first. A place
+    /// with one sample is examined only while there is plenty of time: a program that starts is in a thousand
     /// places once, and spins in a few.
     fn judge_all(&mut self, samples: &[Box<Sample>], began_ns: u64, now_ns: u64) {
         let left_ns = self.left_ns();

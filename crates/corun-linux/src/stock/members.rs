@@ -2,9 +2,10 @@
 //!
 //! An observation names a tenant's tasks at its end. Between then and an action, tasks end, numbers are
 //! reused and processes fork. So a task that is younger than the observation is not the observed one. A
-//! process that nobody has seen yet belongs to its parent's tenant under a condition that depends on the
-//! tenant: none if the tenant is a process with its descendants; the same process group if it is one;
-//! otherwise the same cgroups. A process in a process group is a member whatever its parent is now.
+//! process that nobody has seen yet belongs to its parent's tenant under a condition. If the tenant is a
+//! process with its descendants, there is none. If it is a process group, the process must be in it.
+//! Otherwise it must be in the same cgroups. A process in a process group is a member whatever its parent is
+//! now.
 
 use crate::cgroup::Membership;
 use crate::clock;

@@ -6,11 +6,11 @@
 //! changes (the boot's id shows that).
 //!
 //! There are two such files, and the journal is the one with the higher **generation** in its first line. A
-//! new journal, and a **compacted** one when it has doubled, is written to the other file: the file is
-//! emptied, then the lines are written, then the first line, with which it takes over. Then the old file is
-//! emptied. A controller that is killed at any instant of this leaves one complete file. Two open files have
-//! advantages over renaming one: a supervisor needs no message to find the new one, both survive a clean-up
-//! of their folder, and nothing has to be opened when no file can be.
+//! new journal is written to the other file, and so is a **compacted** one when the journal has doubled. The
+//! file is emptied, then the lines are written, then the first line, with which it takes over. Then the old
+//! file is emptied. A controller that is killed at any instant of this leaves one complete file. Two open
+//! files have advantages over renaming one. A supervisor needs no message to find the new one. Both survive a
+//! clean-up of their folder. And nothing has to be opened when no file can be.
 //!
 //! The controller locks the first file (`flock`), and so does its supervisor through the same open file,
 //! until both have gone. So a second controller is refused. A journal that can be locked but holds changes in

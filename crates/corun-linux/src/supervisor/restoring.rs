@@ -1,7 +1,7 @@
 //! Undoing everything that a journal holds, and everything inherited from it.
 //!
-//! The order is by urgency: first everybody runs again; then tasks and files get back their values; then
-//! transient cgroups are dissolved; finally tasks that were born meanwhile are scanned, and get back their
+//! The order is by urgency. First everybody runs again. Then tasks and files get back their values, and
+//! transient cgroups are dissolved. Finally tasks that were born meanwhile are scanned, and get back their
 //! relatives' previous values ([`super::inheritance`]). Until such a task has been found and restored, it may
 //! make another that inherits. So the scan repeats until it finds none.
 //!

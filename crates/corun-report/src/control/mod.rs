@@ -1,5 +1,6 @@
-//! The output of `corun control`: one JSON line per epoch with decisions (`corun.control/1`), a line for
-//! people per decision, a table at the end, and a file of JSON, a page and a trace of all of it.
+//! The output of `corun control`. Each epoch with decisions is a JSON line (`corun.control/1`), and each
+//! decision a line for people. At the end there are a table, and a file of JSON, a page and a trace of all of
+//! it.
 //!
 //! | file | does |
 //! | --- | --- |

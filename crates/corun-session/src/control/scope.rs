@@ -114,8 +114,8 @@ pub fn scope(
     Ok(everyone.only(keys))
 }
 
-/// Whether a tenant may still appear under a name that nobody has now: only by the key of an existing place,
-/// or of something whose name is known in advance, such as a container.
+/// Whether a tenant may still appear under a name that nobody has now. That is possible only for the key of
+/// an existing place, or of something whose name is known in advance, such as a container.
 ///
 /// # Errors
 /// Why not, and the remedy.

@@ -1,6 +1,6 @@
 //! The JSON of predict, verify, control, policies and load as programs read it. Every field that a run writes
 //! is explained in the section of its schema in `docs/json.md` (of loads: `docs/loads.md`, of noise:
-//! `docs/doctor.md`), and every field in the first column of a table there is written.
+//! `docs/doctor.md`). Every field in the first column of a table there is written.
 
 use crate::fields::names;
 use crate::hog::Hog;
