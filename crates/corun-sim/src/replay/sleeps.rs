@@ -3,6 +3,9 @@
 //!
 //! Of two series the steadier one is what the program meant: the length from the call to the deadline, or the step from one
 //! deadline to the next. How steady a series is its median absolute deviation says, which a few outliers do not move.
+//!
+//! Who is late looks at a clock and does not sleep before the time that has passed. So of one that is often late the steps differ, but all are
+//! whole numbers of one beat, and what counts is how far they are from those.
 
 use super::script::Ends;
 
@@ -46,8 +49,11 @@ impl Sleeps {
             };
         }
         let lengths = || self.calls.iter().map(|(called, deadline)| deadline.wrapping_sub(*called) as i64);
-        let steps = || self.calls.windows(2).map(|w| w[1].1.wrapping_sub(w[0].1) as i64);
-        let (mut length, mut step) = (deviations(lengths()), deviations(steps()));
+        let steps: Vec<i64> = self.calls.windows(2).map(|w| w[1].1.wrapping_sub(w[0].1) as i64).collect();
+        let (mut length, mut step) = (deviations(lengths()), deviations(steps.iter().copied()));
+        if length[0] > STEADY_NS {
+            step = off_beat(&steps).filter(|off| off[0] < step[0]).unwrap_or(step);
+        }
         if length[0].max(step[0]) <= STEADY_NS {
             // Most of them were not disturbed and say nothing: the few that were do.
             (length[0], step[0]) = (length[1], step[1]);
@@ -60,6 +66,24 @@ impl Sleeps {
             Ends::Either
         }
     }
+}
+
+/// How far steps are from whole numbers of the beat that fits them best, which is one of them: the median and the mean. `None`: they are
+/// too few, or not clearly nearer than by chance.
+fn off_beat(steps: &[i64]) -> Option<[u64; 2]> {
+    let off = |beat: i64| {
+        let from_whole = |step: &i64| step - (step + beat / 2).div_euclid(beat).max(1) * beat;
+        let mut all: Vec<u64> = steps.iter().map(|step| from_whole(step).unsigned_abs()).collect();
+        all.sort_unstable();
+        let mean = all.iter().map(|&ns| u128::from(ns)).sum::<u128>() / all.len() as u128;
+        (beat, [all[all.len() / 2], mean as u64])
+    };
+    let per_beat = |(beat, off): &(i64, [u64; 2])| off[0] as f64 / *beat as f64;
+    let beats = steps.iter().filter(|step| **step > 0);
+    let best = beats.map(|beat| off(*beat)).min_by(|a, b| per_beat(a).total_cmp(&per_beat(b)));
+    // By chance they would be a quarter of a beat off.
+    let is_clear = |(beat, off): &(i64, [u64; 2])| off[0] * 4 * CLEARLY <= beat.unsigned_abs();
+    best.filter(|best| steps.len() >= 2 * FEWEST && is_clear(best)).map(|(_, off)| off)
 }
 
 /// The median and the mean absolute deviation of a series from its median.
@@ -107,6 +131,27 @@ mod tests {
         assert_eq!(of(&mostly_alone, every_10_ms, false), Ends::AtItsTime);
         assert_eq!(of(&mostly_alone, for_6_ms, false), Ends::AfterItsLength);
         assert_eq!(of(&[4; 10], for_6_ms, false), Ends::Either, "undisturbed, both are the same");
+    }
+
+    #[test]
+    fn who_is_often_late_and_sleeps_only_for_what_is_left_keeps_its_times() {
+        // Every 10 ms, late by up to four of them now and then; a clock is read a microsecond before the sleep is called.
+        let skips = [4, 1, 2, 4, 1, 5, 3, 1, 4, 2, 5, 1, 3, 4];
+        let mut due = 0;
+        let mut sleeps = Sleeps::default();
+        for (i, beats) in (0..).zip(skips) {
+            due += beats * 10 * MS;
+            let left_ns = [300, 2_300, 900, 2_600, 1_200][i % 5] * 1_000;
+            sleeps.add(due - left_ns, due + i as u64 * 700 % 1_500, false);
+        }
+        assert_eq!(sleeps.ends(), Ends::AtItsTime);
+        // The same lengths, called whenever something else was over: neither is steady.
+        let mut sleeps = Sleeps::default();
+        for i in 0..14u64 {
+            let called_ns = i * 20 * MS + i * i * 1_370_000 % (13 * MS);
+            sleeps.add(called_ns, called_ns + [300, 2_300, 900, 2_600, 1_200][i as usize % 5] * 1_000, false);
+        }
+        assert_ne!(sleeps.ends(), Ends::AtItsTime);
     }
 
     #[test]
