@@ -74,6 +74,8 @@ pub struct Script {
     pub wanted_ns: u64,
     /// Whether it may have been late for timers that do not show.
     pub may_be_late: bool,
+    /// The part of what its process computed that none of its threads took over although it had nothing else to do, 0..=1.
+    pub kept: f64,
     /// How much of what it computes is spinning: at least, likely, at most. `None`: nobody told.
     pub spun: Option<[Spun; 3]>,
     /// What it does.

@@ -2,14 +2,13 @@
 //!
 //! The log comes in parts, and so may what is made of it: [`Transcriber::cut`] hands over what has been transcribed and goes on
 //! from the state that the tasks are in.
-//!
 //! What a task may use is told whenever it comes onto a CPU, or was stopped by its budget, and which CPUs are switched on at the end
 //! of each part of the log. A difference becomes a step of the task, and an event of the machine.
-//!
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
 mod cpus;
+mod crews;
 mod endings;
 mod limits;
 mod looks;
@@ -45,6 +44,7 @@ pub struct Transcriber {
     /// Who has that number now.
     by_tid: BTreeMap<TaskId, Ix>,
     processes: BTreeMap<u32, Process>,
+    crews: BTreeMap<u32, crews::Crew>,
     /// How many of them are on a CPU.
     running: usize,
     /// Those that are switched on; of these those that no log lists although somebody ran there, as in a container that is shown fewer.
@@ -257,6 +257,7 @@ impl Transcriber {
                 kept.insert(ix, kept.len());
             }
         }
+        self.tell_kept(&mut program.scripts);
         let transcript = Transcript {
             program,
             start_ns,

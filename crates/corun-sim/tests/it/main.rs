@@ -36,6 +36,7 @@ mod queues;
 mod recorded;
 mod replay;
 mod replayed;
+mod replayed_crews;
 mod replayed_ends;
 mod replayed_limits;
 mod replayed_model;

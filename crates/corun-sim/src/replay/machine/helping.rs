@@ -1,6 +1,7 @@
 //! Work that tasks of a process take over from each other ([`Conditions::shares_work`](super::Conditions)).
 //!
 //! A CPU that would idle computes along with a task, in the place of a sibling that has nothing to do: both have half of what is left of the step.
+//! What siblings with nothing to do left to it beside its co-runners they leave to it alone, too ([`Script::kept`](super::super::script::Script::kept)).
 //! The two take the same time, so that the helper needs no life of its own. That its CPU does not count as taken meanwhile makes the program look
 //! a little too fast, never too slow: this is the fast end of what may be.
 
@@ -22,10 +23,11 @@ impl Machine<'_> {
         self.plan_cpu(other, ix);
     }
 
-    /// Half of what a task has left of its step is taken over.
+    /// Half of what a task has left of its step is taken over, as far as it does not keep it.
     pub(super) fn shares(&mut self, ix: Ix) {
         let task = &mut self.tasks[ix];
-        (task.left_ns, task.helped) = (task.left_ns.div_ceil(2), true);
+        let taken_ns = (task.left_ns / 2) as f64 * (1.0 - task.script.kept);
+        (task.left_ns, task.helped) = (task.left_ns - taken_ns as u64, true);
     }
 
     /// Whether there are a CPU for it and a sibling with nothing to do.

@@ -52,13 +52,15 @@ impl Transcriber {
     }
 
     pub(super) fn tick(&mut self, process: u32, now_ns: u64) {
+        self.computes(process, now_ns);
         let is_short = self.running < self.cpus.len();
         self.processes.entry(process).or_default().tick(is_short, now_ns);
     }
 
     pub(super) fn tick_all(&mut self, now_ns: u64) {
-        let is_short = self.running < self.cpus.len();
-        self.processes.values_mut().filter(|p| p.ready > 0).for_each(|p| p.tick(is_short, now_ns));
+        let in_want: Vec<u32> =
+            self.processes.iter().filter(|(_, p)| p.ready > 0).map(|(id, _)| *id).collect();
+        in_want.into_iter().for_each(|process| self.tick(process, now_ns));
     }
 }
 
