@@ -432,11 +432,7 @@ impl Node {
         add(&mut self.host_steal_ns, seen.machine.host_steal_ns);
         add(&mut self.irq_ns, seen.machine.irq_ns);
         add(&mut self.softirq_ns, seen.machine.softirq_ns);
-        self.loss.events += seen.loss.events;
-        self.loss.unknown_ns += seen.loss.unknown_ns;
-        self.loss.revised_ns += seen.loss.revised_ns;
-        self.loss.untracked_tasks += seen.loss.untracked_tasks;
-        self.loss.unlisted_tasks += seen.loss.unlisted_tasks;
+        self.loss.add(&seen.loss);
         let mut demand = Demand::default();
         for t in &seen.by_tenant {
             add_time(&mut self.time, &t.account.ledger);

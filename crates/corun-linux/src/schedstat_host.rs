@@ -14,9 +14,10 @@
 //!   running if a tick could hide it, otherwise as waiting. The remainder that does not fit into its window
 //!   is credited to the next one (see `meter.rs`). So a window of a few ticks is coarse, and a long one is
 //!   not;
-//! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a
-//!   tick per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was
-//!   last seen;
+//! - a task that lives between two polls is not seen, and a task that ended is accounted until it was last
+//!   seen. Their CPU time still shows in the accounts of their parents: exactly once corun's own command has
+//!   ended, and in ticks before that. It is in the sums of the tenant, and in [`Loss::unseen_ns`], because
+//!   nobody knows how long they waited;
 //! - a daemon that forks twice between two polls leaves the subject's family unseen.
 //!
 //! Polling costs at most about 2 % of one CPU, half of it for the subject and half for the others. After a
@@ -271,12 +272,10 @@ impl SchedstatHost {
     }
 
     /// CPU time of the subject's tasks that lived between two polls, found in this window. It is the part of
-    /// its family's accounts beyond what was seen, minus what the ticks of the accounts cannot resolve.
+    /// its family's accounts beyond what was seen. Their ticks are rounded down, so it is not too much.
     fn newly_unseen_ns(&mut self) -> u64 {
-        let members = self.table.pids(|role| role == Role::Subject).len() as u64;
-        let blur_ns = 2 * procfs::TICK_NS * (members + 1);
-        let seen_ns = self.subject_run_ns + blur_ns;
-        let unseen_ns = self.table.subject_cpu_ns().saturating_sub(seen_ns).max(self.unseen_ns);
+        let used_ns = self.table.subject_cpu_ns();
+        let unseen_ns = used_ns.saturating_sub(self.subject_run_ns).max(self.unseen_ns);
         let gained = unseen_ns - self.unseen_ns;
         self.unseen_ns = unseen_ns;
         gained
@@ -368,7 +367,8 @@ impl Host for SchedstatHost {
             .filter(|t| Some(t.tenant) == subject || Some(t.tenant) == self.io)
             .map(|t| t.account.ledger.on_cpu_ns())
             .sum::<u64>();
-        let loss = Loss { unknown_ns: self.newly_unseen_ns(), ..Loss::default() };
+        let unseen_ns = subject.map_or(0, |_| self.newly_unseen_ns());
+        let loss = Loss { unseen_ns, ..Loss::default() };
         let limits = subject.map_or_else(Limits::default, |subject| {
             let processes = self.table.processes.iter().filter(|(_, p)| p.role == Role::Subject);
             let members: Vec<Member> = processes
@@ -387,7 +387,8 @@ impl Host for SchedstatHost {
 
         let taken = cpus.taken_since(&self.cpus, window_ns, self.is_virtual);
         let machine = taken.total();
-        let by_tenant = by_tenant(&tasks);
+        let unseen = subject.filter(|_| unseen_ns > 0).map(|subject| (subject, unseen_ns));
+        let by_tenant = by_tenant(&tasks, unseen);
         let named: BTreeSet<TenantId> =
             by_tenant.iter().map(|t| t.id).chain(self.subject).chain(self.io).collect();
         let observation = Observation {

@@ -63,6 +63,7 @@ pub mod host;
 pub mod ledger;
 pub mod limits;
 pub mod linux;
+mod lost;
 pub mod machine;
 pub mod noise_summary;
 pub mod notice;

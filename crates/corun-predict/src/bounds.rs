@@ -15,6 +15,8 @@
 //! program may also have queued behind itself and been stopped in vain: alone it would have been done by then. That is no theft, but
 //! may be lost all the same.
 //!
+//! Where tasks were too short for anybody to look at them ([`crate::unseen`]), `stolen` bounds nothing, nor does a task that waited for them.
+//!
 //! `stolen` holds what siblings queued behind each other while co-runners had CPUs in reach ([`Window`]). Waiting is blocking
 //! until somebody wakes the task up, spinning, and time on a CPU of which nobody knows whether it was spinning; also computing of
 //! a task that calls `sched_yield`.
@@ -67,20 +69,16 @@ impl Bounds {
         let wall_ns = window.wall_ns;
         let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
         let confined_ns: f64 = window.all().map(|s| confined_ns(window, s)).sum();
-        let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
+        let corunners_ns = corunners_ns(window);
         let computing_ns = least_computing_ns(window);
         // `delayed_ns`: what budgets took only because work was late.
         let bounds = |delayed_ns: f64| {
             let besides_ns = confined_ns + delayed_ns;
-            let mut bounds = vec![
-                (Bound::Wall, wall_ns),
-                (Bound::Stolen, stolen_ns + besides_ns),
-                (Bound::Cpus, wall_ns - computing_ns),
-            ];
-            if !window.culprits.is_empty() {
-                let corunners_ns = window.corunners_in_reach_ns() + unattributed_ns;
-                bounds.push((Bound::Corunners, corunners_ns + besides_ns));
+            let mut bounds = vec![(Bound::Wall, wall_ns), (Bound::Cpus, wall_ns - computing_ns)];
+            if !window.is_half_seen() {
+                bounds.push((Bound::Stolen, stolen_ns + besides_ns));
             }
+            bounds.extend(corunners_ns.map(|ns| (Bound::Corunners, ns + besides_ns)));
             if window.reach.quota_ns > 0.0 {
                 bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
             }
@@ -110,6 +108,17 @@ impl Bounds {
         let is_evident = known.of(window.start_ns, window.end_ns).wall_ns > length_ns / 2.0;
         (if is_evident { bounds.certain_ns } else { bounds.most_lost_ns }, bounds.by)
     }
+}
+
+/// The time that co-runners had CPUs in reach, in nanoseconds, at most; `None`: it is not known.
+fn corunners_ns(window: &Window) -> Option<f64> {
+    let others_ns = window.reach.others_ns(&window.reach.all(), window.total().on_cpu_ns());
+    if window.is_half_seen() {
+        return others_ns;
+    }
+    let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
+    let known_ns = window.corunners_ns + unattributed_ns;
+    (!window.culprits.is_empty()).then(|| others_ns.map_or(known_ns, |ns| ns.min(known_ns)))
 }
 
 /// How long a task waited that would perhaps not have had to before a limit became tighter, in nanoseconds.
@@ -146,8 +155,12 @@ fn longest_own_ns(window: &Window, stolen_ns: f64) -> f64 {
     }
     let of = |process: Option<TaskId>| of_process.get(&process).copied().unwrap_or(0.0);
     let own = |(task, s): (Option<TaskId>, &Spent)| {
-        let from_others_ns = (stolen_ns - s.stolen_ns).max(0.0);
+        let from_others_ns = match window.is_half_seen() {
+            true => s.life_ns,
+            false => (stolen_ns - s.stolen_ns).max(0.0),
+        };
         let from_siblings_ns = match reach.process(task) {
+            _ if window.is_half_seen() => from_others_ns,
             None => from_others_ns,
             process => (of(process) + of(None) - s.stolen_ns).max(0.0),
         };

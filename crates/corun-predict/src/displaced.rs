@@ -67,11 +67,6 @@ impl Window {
         there_ns.map_or(self.corunners_ns, |ns| ns.min(self.corunners_ns))
     }
 
-    /// For how long co-runners had CPUs that the subject may use, at most, summed over CPUs.
-    pub fn corunners_in_reach_ns(&self) -> f64 {
-        self.corunners_on(&self.reach.all(), self.total().on_cpu_ns())
-    }
-
     /// How many CPUs the subject's tasks may use together, on average.
     pub fn cpus_in_reach(&self) -> f64 {
         self.reach.count(&self.reach.all(), self.wall_ns, self.cpus)

@@ -84,6 +84,7 @@ mod steps;
 mod stretch;
 mod stretch_estimate;
 pub mod switch_cost;
+mod unseen;
 pub mod useful_work;
 pub mod verdict;
 mod waits;

@@ -15,6 +15,9 @@
 //! is behind may catch up later: what was stolen from a task before it sleeps again may come out of that sleep, too. So may what was
 //! stolen of a time in which the program's own CPU budget would have stopped it.
 //!
+//! How long tasks waited that were too short for anybody to look at is not known ([`crate::unseen`]): as much as the bounds allow. And what
+//! others waited may have been for them, and is no theft then.
+//!
 //! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
 
 use crate::alone::{self, Hints};
@@ -269,6 +272,10 @@ impl Losses {
             false => least,
         };
         let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
+        let (least, most) = match self.whole.is_half_seen() {
+            true => (least.min((bounded_ns - self.whole.waited_for_unseen_ns()).max(0.0)), certain_ns),
+            false => (least, most),
+        };
         let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
         let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
         (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, stopped_anyway_ns, bound, ..self.sum }, kept)

@@ -23,7 +23,7 @@ pub enum Ruling {
     Clean,
     /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
     /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
-    /// Or somebody stopped or froze it for more than was allowed, or something in it was cut short, or it was not seen.
+    /// Or somebody stopped or froze it for more than was allowed, or something in it was cut short, or it was not seen, wholly or in part.
     Unclear,
     /// Disturbed by more.
     Disturbed,
@@ -46,6 +46,8 @@ pub enum Doubt {
     Hypervisor,
     /// Nothing that it computed was seen, or less than was missed.
     Unseen,
+    /// Tasks that lived too short for anybody to look at them had much of its CPU time, and how long they waited is not known.
+    Hasty,
     /// It is likely clean, but what is known of it does not bound what it lost.
     Unbounded,
 }

@@ -244,6 +244,9 @@ pub struct Window {
     pub tasks: BTreeMap<TaskId, Spent>,
     /// Tasks too short-lived to be listed, together.
     pub unlisted: Spent,
+    /// CPU time of tasks that nobody looked at, among that of the unlisted ([`crate::unseen`]).
+    #[serde(default)]
+    pub unseen_ns: f64,
     /// Time that co-runners had CPUs, summed over CPUs.
     pub corunners_ns: f64,
     /// CPUs of the machine.
@@ -285,6 +288,7 @@ impl Window {
             start_ns: seen.start_ns,
             end_ns: seen.end_ns,
             wall_ns: seen.window_ns() as f64,
+            unseen_ns: seen.loss.unseen_ns as f64,
             cpus: seen.cpus.len(),
             reach: Reach::of(seen, subject),
             placed: placed(seen, subject),
@@ -340,6 +344,7 @@ impl Window {
         self.wall_ns += o.wall_ns;
         o.tasks.iter().for_each(|(id, s)| self.tasks.entry(*id).or_default().add(s));
         self.unlisted.add(&o.unlisted);
+        self.unseen_ns += o.unseen_ns;
         self.corunners_ns += o.corunners_ns;
         self.cpus = self.cpus.max(o.cpus);
         self.reach.add(&o.reach, ahead_ns);

@@ -73,6 +73,9 @@ pub struct Verdict {
     /// Of the time that CPUs which it may use were busy, what the hypervisor below took for others, 0..1. It is in no other
     /// number here: what it cost the run is not known. `None`: this machine does not tell.
     pub host_steal: Option<f64>,
+    /// CPU time of those of its tasks that lived too short for anybody to look at them, in nanoseconds: what was taken from them is not
+    /// known.
+    pub unseen_ns: u64,
     /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
     /// corun could not be told from co-runners, and is among them.
     pub watcher_ns: Option<u64>,
@@ -223,13 +226,16 @@ impl Judge {
         let doubt = match disturbance {
             d if d > allowed && d <= resolution => Some(Doubt::Short),
             _ if least <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
+            d if d > allowed && least <= allowed && whole.is_half_seen() => Some(Doubt::Hasty),
             d if d > allowed && least <= allowed => Some(Doubt::Spare),
             d if d <= allowed && cut > allowed.max(resolution) => Some(Doubt::Cut),
             d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
                 Some(Doubt::Hypervisor)
             }
             d if d <= allowed && self.is_unseen() => Some(Doubt::Unseen),
-            d if d <= allowed && most > allowed.max(resolution) + REPLAY => Some(Doubt::Unbounded),
+            d if d <= allowed && most > allowed.max(resolution) + REPLAY => {
+                Some(if whole.is_half_seen() { Doubt::Hasty } else { Doubt::Unbounded })
+            }
             _ => None,
         };
         let verdict = match doubt {
@@ -255,6 +261,7 @@ impl Judge {
             cut_short,
             corunners_ns: whole.corunners_ns as u64,
             host_steal,
+            unseen_ns: whole.unseen_ns as u64,
             watcher_ns: self.watcher_ns,
             pace: Pace::of(&whole.total()),
             culprits: culprits(&whole, &self.tenants),

@@ -214,9 +214,17 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
     Answer { verdict, causes: causes(report, &lost, base.ns) }
 }
 
-/// The loss of wall time, if it is known.
+/// The loss of wall time, if it is known. If much of the subject was not looked at, only the most is known.
 fn loss_of_wall(report: &ProfileReport) -> Option<LostTime> {
-    report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()))
+    let lost = report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()))?;
+    let [least, likely, most] = lost.share;
+    let likely = if is_half_seen(report) { most } else { likely };
+    Some(LostTime { share: [least, likely, most], ..lost })
+}
+
+/// Whether tasks too short-lived to look at used so much CPU time that what they waited may matter.
+fn is_half_seen(report: &ProfileReport) -> bool {
+    report.loss.unseen_ns.saturating_mul(NOTABLE) > report.window_ns
 }
 
 /// Whether it waited for so long, or lost so much, that it matters.
@@ -256,8 +264,14 @@ fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     if likely < SMALL {
         format!("Lost almost none of its {wall} to others")
     } else if least < likely / 2.0 {
-        let spared = spared(least, likely, lost.stopped_anyway);
-        format!("Lost {} of its {wall} to others, since {spared}", between(least, likely))
+        let why = match is_half_seen(report) {
+            true => {
+                "and nobody knows how long those of its commands waited that were too short-lived to look at"
+                    .into()
+            }
+            false => format!("since {}", spared(least, likely, lost.stopped_anyway)),
+        };
+        format!("Lost {} of its {wall} to others, {why}", between(least, likely))
     } else {
         let bound = if may_have_spun(report) { "at least " } else { "" };
         format!("Lost {bound}{} % of its {wall} to others", share(likely))

@@ -162,6 +162,14 @@ impl VerifyReport {
                 share(self.judged.host_steal.unwrap_or(0.0)),
                 self.allowed()
             ),
+            (Ruling::Unclear, Some(Doubt::Hasty)) => format!(
+                "unclear: {} of its {} was lost to others; commands in it that ended before corun could look at them used {} \
+                 of CPU time, and nobody knows how long those waited ({})",
+                between(least, most.max(disturbance)),
+                human_ns(wall_ns),
+                human_ns(self.judged.unseen_ns),
+                self.allowed()
+            ),
             (Ruling::Unclear, Some(Doubt::Unbounded)) => format!(
                 "unclear: {} of its {} was lost to others; its waits give no better bound ({})",
                 between(least, most),
@@ -347,6 +355,9 @@ impl VerifyReport {
                 }
                 Some(Doubt::Hypervisor) => {
                     "--retries N runs it again; a machine or CPUs of its own would show it"
+                }
+                Some(Doubt::Hasty) => {
+                    "with eBPF corun sees every task; `corun doctor` says what that needs here"
                 }
                 Some(Doubt::Unseen) => "`corun doctor` says what cannot be seen here, and what would help",
                 _ => "--retries N runs it again; or make it longer, so that there is enough to judge",

@@ -206,6 +206,8 @@ struct Loss {
     untracked_tasks: u64,
     #[prost(uint64, tag = "5")]
     unlisted_tasks: u64,
+    #[prost(uint64, tag = "6")]
+    unseen_ns: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -287,7 +289,7 @@ impl Window {
             account: Some(Account::of(&t.account)),
         };
         let MachineTime { host_steal_ns, irq_ns, softirq_ns } = seen.machine;
-        let Lost { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks } = seen.loss;
+        let Lost { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks, unseen_ns } = seen.loss;
         Window {
             start_ns: seen.start_ns,
             length_ns: seen.window_ns(),
@@ -297,7 +299,7 @@ impl Window {
             weights: seen.weights.iter().map(|(id, w)| Pair { id: id.0, value: u64::from(*w) }).collect(),
             cpus: seen.cpus.iter().map(cpu).collect(),
             machine: Some(Machine { host_steal_ns, irq_ns, softirq_ns }),
-            loss: Some(Loss { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks }),
+            loss: Some(Loss { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks, unseen_ns }),
             unavailable: seen
                 .unavailable
                 .iter()
@@ -323,9 +325,16 @@ impl Window {
                 None => MachineTime::default(),
             },
             loss: match self.loss {
-                Some(Loss { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks }) => {
-                    sum.add_all([events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks])?;
-                    Lost { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks }
+                Some(Loss { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks, unseen_ns }) => {
+                    sum.add_all([
+                        events,
+                        unknown_ns,
+                        revised_ns,
+                        untracked_tasks,
+                        unlisted_tasks,
+                        unseen_ns,
+                    ])?;
+                    Lost { events, unknown_ns, revised_ns, untracked_tasks, unlisted_tasks, unseen_ns }
                 }
                 None => Lost::default(),
             },

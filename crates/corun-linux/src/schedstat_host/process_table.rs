@@ -34,7 +34,7 @@ pub struct Process {
     pub stat: Stat,
     /// Its location in the cgroup trees.
     pub membership: Membership,
-    /// CPU time of its own and of collected children, from before the host started.
+    /// CPU time of its own and of collected children that came before the host, at most.
     pub cpu_before_ns: u64,
     /// When its threads were last listed.
     pub listed_ns: u64,
@@ -110,6 +110,9 @@ impl ProcessTable {
         for pid in table.pids(|_| true) {
             table.look(pid, now_ns, true);
             table.read_tasks(pid, now_ns, Depth::First);
+            if let Some(process) = table.processes.get_mut(&pid) {
+                process.cpu_before_ns = process.used_ns();
+            }
         }
         Ok(table)
     }
@@ -169,7 +172,7 @@ impl ProcessTable {
         for (pid, stat, membership) in found {
             let process = Process {
                 role: self.role(pid, &membership),
-                cpu_before_ns: if first { stat.cpu_ns + stat.children_cpu_ns } else { 0 },
+                cpu_before_ns: 0,
                 stat,
                 membership,
                 listed_ns: self.listed_ns,
@@ -361,11 +364,16 @@ impl ProcessTable {
         }
     }
 
-    /// CPU time that the subject's family has used since the host started, according to the accounts of its
-    /// processes: the live ones, and the children that they collected, however short-lived.
+    /// CPU time that the subject's family has used since the host started, by the accounts of its processes: those
+    /// that live, and the children they collected, however short they lived. Of this process's own child that has ended it is
+    /// exact, else rounded down to ticks.
     pub fn subject_cpu_ns(&self) -> u64 {
-        let live = self.processes.values().filter(|p| p.role == Role::Subject && !p.gone);
-        self.departed_cpu_ns + live.map(Process::tree_cpu_ns).sum::<u64>()
+        let live = self.processes.iter().filter(|(_, p)| p.role == Role::Subject && !p.gone);
+        let tree_ns = |(&pid, p): (&u32, &Process)| {
+            let exact_ns = Some(pid).filter(|_| p.stat.is_dead()).and_then(procfs::used_by_ended_child_ns);
+            exact_ns.map_or_else(|| p.tree_cpu_ns(), |ns| ns.saturating_sub(p.cpu_before_ns))
+        };
+        self.departed_cpu_ns + live.map(tree_ns).sum::<u64>()
     }
 
     /// Whether any task of the subject still lives.
@@ -415,5 +423,15 @@ impl Process {
 
     fn tree_cpu_ns(&self) -> u64 {
         (self.stat.cpu_ns + self.stat.children_cpu_ns).saturating_sub(self.cpu_before_ns)
+    }
+
+    /// CPU time of its own and of collected children so far, at most: exact of threads that live, in ticks of those that ended.
+    fn used_ns(&self) -> u64 {
+        let live_ns: u64 = self.tasks.values().map(|t| t.total.run_ns).sum();
+        let Stat { cpu_ns, children_cpu_ns, .. } = self.stat;
+        // User and system time are rounded down each.
+        let in_ticks = |ns: u64| if ns > 0 { ns + 2 * procfs::TICK_NS } else { 0 };
+        let own_ns = if cpu_ns > live_ns { in_ticks(cpu_ns) } else { live_ns };
+        own_ns + in_ticks(children_cpu_ns)
     }
 }

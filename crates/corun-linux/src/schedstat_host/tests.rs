@@ -129,10 +129,13 @@ fn children_of_the_subject_are_the_subjects_and_everybody_else_is_not() {
 }
 
 #[test]
-fn processes_that_live_between_two_polls_show_in_the_loss() {
-    // Each `true` lives for about a millisecond, and no poll comes before its end.
+fn processes_that_live_between_two_polls_compute_for_their_parent() {
+    // Each `true` lives for about a millisecond, and no poll comes before the end. What they used in ticks is the shell's to tell.
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("times");
     let mut command = Command::new("sh");
-    command.args(["-c", "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done"]);
+    let script = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done; times > \"$0\"";
+    command.args(["-c", script]).arg(&told);
     let held = Held::start(command).unwrap();
     let options = Options { poll_ns: 60_000_000_000, ..Options::new(Subject::command(held.pid(), "sh")) };
     let mut host = SchedstatHost::new(options).unwrap();
@@ -140,11 +143,21 @@ fn processes_that_live_between_two_polls_show_in_the_loss() {
     while !running.ended_within(Duration::from_secs(60)) {}
     let seen = host.observe().unwrap();
     seen.check().unwrap();
-    let shell_ns = subject_account(&host, &seen).ledger.on_cpu_ns();
-    let all_ns = host.table.subject_cpu_ns();
-    assert!(seen.loss.unknown_ns > 0, "shell {shell_ns} ns, family {all_ns} ns");
-    assert!(shell_ns + seen.loss.unknown_ns <= all_ns);
     running.wait().unwrap();
+    // "0m0.120s 0m0.340s": user and system time, of the shell and in the next line of its children.
+    let times = std::fs::read_to_string(told).unwrap();
+    let seconds = |time: &str| {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
+        60.0 * minutes.parse::<f64>().unwrap() + seconds.parse::<f64>().unwrap()
+    };
+    let children_s: f64 = times.lines().nth(1).unwrap().split_whitespace().map(seconds).sum();
+    let unseen_s = seen.loss.unseen_ns as f64 / 1e9;
+    assert!(children_s > 0.05 && (unseen_s - children_s).abs() < 0.04, "{unseen_s} s, by the shell {times}");
+    let subject = host.subject().unwrap();
+    let looked_at = seen.tasks.iter().filter(|t| t.tenant == subject);
+    let looked_at_ns: u64 = sum(looked_at.map(|t| t.account.ledger.on_cpu_ns()));
+    let family_ns = subject_account(&host, &seen).ledger.on_cpu_ns();
+    assert_eq!(family_ns, looked_at_ns + seen.loss.unseen_ns);
 }
 
 #[test]

@@ -69,14 +69,20 @@ pub fn observed(
     }
 }
 
-/// The sums of tasks by tenant, in the order of tenants.
-pub fn by_tenant(tasks: &[TaskObservation]) -> Vec<TenantObservation> {
+/// The sums of tasks by tenant, in the order of tenants. A tenant may have computed for so long in tasks that nobody looked at.
+pub fn by_tenant(tasks: &[TaskObservation], unseen: Option<(TenantId, u64)>) -> Vec<TenantObservation> {
     let mut sums: BTreeMap<TenantId, TenantObservation> = BTreeMap::new();
+    let empty = |id| TenantObservation { id, tasks: 0, account: Account::default() };
     for task in tasks {
-        let empty = || TenantObservation { id: task.tenant, tasks: 0, account: Account::default() };
-        let sum = sums.entry(task.tenant).or_insert_with(empty);
+        let sum = sums.entry(task.tenant).or_insert_with(|| empty(task.tenant));
         sum.account.add(&task.account);
         sum.tasks += 1;
+    }
+    if let Some((tenant, compute_ns)) = unseen {
+        let parts = Parts { compute_ns, ..Parts::default() };
+        let account = &mut sums.entry(tenant).or_insert_with(|| empty(tenant)).account;
+        account.ledger =
+            account.ledger.plus(&Ledger::new(parts, compute_ns).expect("all of it is computing"));
     }
     sums.into_values().collect()
 }

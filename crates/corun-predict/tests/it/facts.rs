@@ -41,6 +41,8 @@ pub struct Did {
 pub struct Facts {
     pub tasks: Vec<Did>,
     pub neighbour: [u64; 2],
+    /// CPU time of tasks that nobody looked at, on the CPUs that the neighbour leaves; what others wait for is nobody's then.
+    pub unseen: u64,
     pub quota: Option<f64>,
     pub off: Option<u32>,
 }
@@ -77,6 +79,10 @@ pub fn observation(at: u64, facts: &Facts) -> Observation {
     let start_ns = at * WINDOW_MS * MS;
     let tenant =
         |id, name: &str| Tenant { id, kind: TenantKind::Command, key: name.into(), name: name.into() };
+    let of_task = |did: &Did| match (facts.unseen, account(did)) {
+        (0, account) => account,
+        (_, account) => Account { culprits: Culprits::unknown(account.ledger.parts().steal_ns), ..account },
+    };
     let task = |(n, did): (usize, &Did)| TaskObservation {
         id: TaskId(n as u32 + 1),
         name: "t".into(),
@@ -84,7 +90,7 @@ pub fn observation(at: u64, facts: &Facts) -> Observation {
         born_ns: start_ns,
         alive: did.lived == 0,
         last_cpu: None,
-        account: account(did).into(),
+        account: of_task(did).into(),
     };
     let limits = |(n, did): (usize, &Did)| TaskLimits {
         task: TaskId(n as u32 + 1),
@@ -92,12 +98,14 @@ pub fn observation(at: u64, facts: &Facts) -> Observation {
         cpus: (!did.cpus.is_empty()).then(|| Arc::new(did.cpus.iter().map(|c| CpuId(*c)).collect())),
         is_isolated: false,
     };
-    let own = facts.tasks.iter().map(account).fold(Account::default(), |sum, a| sum.plus(&a));
+    let mut own = facts.tasks.iter().map(of_task).fold(Account::default(), |sum, a| sum.plus(&a));
+    let unseen = Parts { compute_ns: facts.unseen * MS, spin_ns: Some(0), ..Parts::default() };
+    own.ledger = own.ledger.plus(&Ledger::new(unseen, facts.unseen * MS).unwrap());
     let ran = Parts { compute_ns: facts.neighbour.iter().sum::<u64>() * MS, ..Parts::default() };
     let neighbour = Account { ledger: Ledger::new(ran, ran.compute_ns).unwrap(), ..Account::default() };
     let of = |id, account, tasks| TenantObservation { id, tasks, account };
     // The subject's computing is laid on CPU 0 first.
-    let computed: u64 = facts.tasks.iter().map(|d| d.computed).sum();
+    let computed: u64 = facts.unseen + facts.tasks.iter().map(|d| d.computed).sum::<u64>();
     let on_first = computed.min(WINDOW_MS - facts.neighbour[0]);
     let busy = [facts.neighbour[0] + on_first, (facts.neighbour[1] + computed - on_first).min(WINDOW_MS)];
     let cpu = |n: u32| {
@@ -121,6 +129,7 @@ pub fn observation(at: u64, facts: &Facts) -> Observation {
                 .collect(),
         },
         cpus: vec![cpu(0), cpu(1)],
+        loss: corun_model::observation::Loss { unseen_ns: facts.unseen * MS, ..Default::default() },
         ..Observation::default()
     }
 }
@@ -238,6 +247,38 @@ fn what_was_lost_follows_from_the_facts_and_verify_and_predict_say_the_same() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A shell that runs short commands: what it waits for CPUs is nobody's, since no one sees who had them, and it waits for its children.
+fn shell(cpus: &[u32], computed: u64, waited: u64, unseen: u64, neighbour: [u64; 2]) -> Vec<Facts> {
+    vec![Facts { unseen, tasks: vec![did(cpus, computed, waited, 0)], neighbour, ..Facts::default() }; 20]
+}
+
+#[test]
+fn what_waits_for_its_own_short_commands_is_not_stolen_from_and_what_those_waited_is_not_known() {
+    let unclear = Some(corun_predict::verdict::Doubt::Hasty);
+    for (situation, course, most, doubt) in [
+        ("pinned, nobody there", shell(&[0], 50, 100, 200, [0, 0]), 0.0, None),
+        ("pinned, a loop on the other CPU", shell(&[0], 50, 100, 200, [0, 250]), 0.0, None),
+        ("pinned, a loop on its CPU", shell(&[0], 25, 50, 100, [125, 0]), 0.5, unclear),
+        (
+            "pinned, a loop on its CPU, the shell waits for nothing",
+            shell(&[0], 25, 0, 100, [125, 0]),
+            0.5,
+            unclear,
+        ),
+        ("anywhere, nobody there", shell(&[0, 1], 50, 50, 200, [0, 0]), 0.0, None),
+        ("anywhere, a loop on one CPU", shell(&[0, 1], 50, 50, 200, [0, 250]), 0.5, unclear),
+    ] {
+        let found = verdict(&course);
+        let [least, at_most] = found.disturbance_range;
+        assert_eq!(found.doubt, doubt, "{situation}: {found:?}");
+        assert!(least < 0.01 && (at_most - most).abs() < 0.01, "{situation}: {found:?}");
+        assert_eq!(found.unseen_ns, course.iter().map(|facts| facts.unseen * MS).sum::<u64>());
+    }
+    // The shell alone waited for longer than its children had CPUs.
+    let robbed = verdict(&shell(&[0], 50, 150, 25, [175, 0]));
+    assert_eq!(robbed.verdict, corun_predict::Ruling::Disturbed, "{robbed:?}");
 }
 
 #[test]
@@ -361,7 +402,7 @@ fn what_the_evidence_leaves_open_stays_open_whatever_sums_say() {
 #[test]
 fn no_evidence_overrules_a_bound() {
     let limited = Did { throttled: 150, futex: 0, ..did(&[0], 50, 50, 0) };
-    let facts = Facts { tasks: vec![limited], neighbour: [200, 0], quota: Some(0.2), off: None };
+    let facts = Facts { tasks: vec![limited], neighbour: [200, 0], quota: Some(0.2), ..Facts::default() };
     let found = verdict_with(&vec![facts; 40], [0.2; 3]);
     assert!(found.disturbance <= 0.1 / 10.0 + 1e-9, "a quota allows no more than it does: {found:?}");
 }
@@ -381,7 +422,9 @@ fn a_cpu_that_is_off_bounds_nobody_and_one_that_is_on_does() {
 /// and if somebody else did.
 fn changing() -> Vec<(&'static str, Vec<Facts>, [f64; 2])> {
     let both = &[0, 1][..];
-    let half = |tasks: Vec<Did>, neighbour, quota, off| vec![Facts { tasks, neighbour, quota, off }; 10];
+    let half = |tasks: Vec<Did>, neighbour, quota, off| {
+        vec![Facts { tasks, neighbour, quota, off, ..Facts::default() }; 10]
+    };
     let then = |first: Vec<Facts>, second: Vec<Facts>| [first, second].concat();
     // For 2.5 s it loses nine tenths, and does little.
     let starved = |cpus: &[u32], off| half(vec![did(cpus, 25, 225, 0)], [225, 0], None, off);
@@ -460,7 +503,7 @@ fn some_did() -> impl Strategy<Value = Did> {
 fn some_facts() -> impl Strategy<Value = Facts> {
     let tasks = proptest::collection::vec(some_did(), 1..5);
     (tasks, [0u64..120, 0u64..120], proptest::option::of(0.1..2.0f64))
-        .prop_map(|(tasks, neighbour, quota)| Facts { tasks, neighbour, quota, off: None })
+        .prop_map(|(tasks, neighbour, quota)| Facts { tasks, neighbour, quota, ..Facts::default() })
 }
 
 proptest! {

@@ -335,6 +335,7 @@ fn loss(meta: &ProfileMeta, seen: &Observation) -> schema::Loss {
         revised_ns: seen.loss.revised_ns,
         untracked_tasks: seen.loss.untracked_tasks,
         unlisted_tasks: seen.loss.unlisted_tasks,
+        unseen_ns: seen.loss.unseen_ns,
         trace_events: meta.trace_lost,
     }
 }

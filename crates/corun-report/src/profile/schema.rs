@@ -490,6 +490,9 @@ pub struct Loss {
     /// Tasks that are in their tenant's sums but not listed one by one.
     #[serde(default)]
     pub unlisted_tasks: u64,
+    /// CPU time of tasks that lived too short to be looked at: it is in their tenant's sums, and how long they waited is not.
+    #[serde(default)]
+    pub unseen_ns: u64,
     /// Trace events that found no room; `None` if no trace was taken.
     #[serde(default)]
     pub trace_events: Option<u64>,

@@ -176,5 +176,11 @@ pub fn lost(report: &ProfileReport) -> String {
     if l.unlisted_tasks > 0 {
         out.push_str(&format!("; {} only in the sums", count(l.unlisted_tasks, "task")));
     }
+    if l.unseen_ns > 0 {
+        let cpu = human_ns(l.unseen_ns);
+        out.push_str(&format!(
+            "; {cpu} of CPU time by tasks too short-lived to look at, whose waits nobody knows"
+        ));
+    }
     out
 }

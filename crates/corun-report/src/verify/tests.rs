@@ -36,6 +36,7 @@ fn report(verdict: Ruling) -> VerifyReport {
         cut_short: None,
         corunners_ns: 600_000_000,
         host_steal: Some(0.0),
+        unseen_ns: 0,
         watcher_ns: Some(1_200_000),
         pace: None,
         culprits,

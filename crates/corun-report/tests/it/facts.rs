@@ -126,6 +126,13 @@ fn the_sentences_of_a_profile() {
             "some known, most not",
             report(&Did { unattributed_ns: 250 * MS, stolen: vec![(COMPILER, 20 * MS)], ..busy(500) }),
         ),
+        (
+            "a shell of short commands, looked at now and then",
+            with(&stolen(100, 50), &|r| {
+                lost([0.0, 0.01, 0.4])(r);
+                r.loss.unseen_ns = S;
+            }),
+        ),
         ("lost half, alone", with(&stolen(500, 500), &lost([0.5; 3]))),
         (
             "lost half, two tasks that may have spun unseen",
@@ -177,6 +184,7 @@ fn the_sentences_of_verify() {
         cut_short: None,
         corunners_ns: 0,
         host_steal: Some(0.0),
+        unseen_ns: 0,
         watcher_ns: None,
         pace: None,
         culprits: vec![culprit(Some("ffmpeg"), 1.0)],
@@ -267,6 +275,11 @@ fn the_sentences_of_verify() {
             Verdict { disturbance_range: [0.0, 0.4], ..unclear(Doubt::Unbounded, 0.01) },
         ),
         ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
+        (
+            "much of it was too short to look at",
+            no(),
+            Verdict { disturbance_range: [0.0, 0.5], unseen_ns: S, ..unclear(Doubt::Hasty, 0.01) },
+        ),
         ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
         (
             "by many",

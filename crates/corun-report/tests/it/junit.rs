@@ -126,6 +126,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
         cut_short: None,
         corunners_ns: 600_000_000,
         host_steal: None,
+        unseen_ns: 0,
         watcher_ns: None,
         pace: None,
         culprits: vec![Culprit { tenant: Some(who.into()), kind: "command".into(), steal_ns: 1, share: 1.0 }],
