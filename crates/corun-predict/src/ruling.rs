@@ -39,8 +39,8 @@ pub enum Doubt {
     Spare,
     /// Somebody stopped or froze it for longer than was allowed.
     Held,
-    /// A signal ended something in it, such as a time limit's, from which more was taken by then than was allowed: the run took no longer
-    /// for that, but got less far.
+    /// A signal, such as a time limit's, or a timer of its own ended something in it, from which more was taken by then than was allowed: the
+    /// run took no longer for that, but got less far.
     Cut,
     /// The hypervisor took CPUs, and what that cost is not known.
     Hypervisor,

@@ -17,8 +17,8 @@
 
 use crate::calibrated::REPLAY;
 use crate::counterfactual::AloneTime;
-pub use crate::cut_short::CutShort;
-use crate::cut_short::Killed;
+use crate::cut_short::Ended;
+pub use crate::cut_short::{CutBy, CutShort};
 use crate::estimate::{Culprit, Method};
 use crate::hypervisor::Hypervisor;
 pub use crate::over_time::Disturbance;
@@ -125,7 +125,7 @@ pub struct Judge {
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
     outside_ns: Option<u64>,
     hypervisor: Hypervisor,
-    killed: Killed,
+    ended: Ended,
     tenants: Tenants,
     unavailable: BTreeSet<Unavailable>,
     /// The run, slot by slot; `None`: nobody asks for parts of it.
@@ -145,7 +145,7 @@ impl Judge {
             is_parallel: false,
             outside_ns: Some(0),
             tenants: Tenants::new(),
-            killed: Killed::default(),
+            ended: Ended::default(),
             unavailable: BTreeSet::new(),
             slots: None,
         }
@@ -173,7 +173,7 @@ impl Judge {
         let computed =
             seen.tasks.iter().filter(|t| t.tenant == self.subject && t.account.ledger.on_cpu_ns() > 0);
         self.is_parallel |= computed.count() > 1;
-        self.killed.see(seen, self.subject);
+        self.ended.see(seen, self.subject);
         let window = Window::of(seen, self.subject);
         self.hypervisor.add(seen, &window.reach.all());
         if let Some(slots) = &mut self.slots {
@@ -185,7 +185,7 @@ impl Judge {
     /// Takes what the run's tasks did, event by event, up to about the end of the last window: it tells when in a window its parts
     /// lost something, and what signals ended.
     pub fn push_log(&mut self, log: &RunLog) {
-        self.killed.push(log);
+        self.ended.push(log);
         if let Some(slots) = &mut self.slots {
             slots.push_log(log);
         }
@@ -221,7 +221,7 @@ impl Judge {
         let held = self.life.parts().held.map(|held| (held.stopped_ns + held.frozen_ns) as f64 / life_ns);
         let host_steal = self.hypervisor.share();
         let allowed = self.max_disturbance;
-        let cut_short = self.killed.worst(&whole);
+        let cut_short = self.ended.worst(&whole);
         let cut = cut_short.as_ref().map_or(0.0, |cut| share(cut.taken_ns()));
         let doubt = match disturbance {
             d if d > allowed && d <= resolution => Some(Doubt::Short),

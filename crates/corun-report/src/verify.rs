@@ -7,7 +7,7 @@ use crate::words::{between, name, share, spared, waits_for_outside, wrap, SMALL}
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
-use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
+use corun_predict::verdict::{CutBy, Doubt, Pace, Ruling, Verdict};
 use corun_results::output::{junit, Measured, Outcome, State, Tested};
 use serde::Serialize;
 use std::fmt::Write;
@@ -209,7 +209,12 @@ impl VerifyReport {
         let who =
             cut.name.as_ref().map_or("a task of it".to_owned(), |who| format!("`{}` in it", name(who, 40)));
         let (after, taken) = (human_ns(cut.after_ns), share(cut.taken));
-        Some(format!("{who} was ended by a signal after {after}, of which others had taken {taken} %"))
+        Some(match cut.by {
+            CutBy::Signal => format!("{who} was ended by a signal after {after}, of which others had taken {taken} %"),
+            CutBy::Timer => format!(
+                "{who} computed until a timer of the program was over, and others had taken {taken} % of those {after}"
+            ),
+        })
     }
 
     /// The main culprit: "mostly" from half on; below that, the amount is given.
@@ -350,9 +355,12 @@ impl VerifyReport {
                 Some(Doubt::Spare | Doubt::Unbounded) => {
                     "--retries N runs it again; run it once alone to see whether it takes less"
                 }
-                Some(Doubt::Cut) => {
-                    "--retries N runs it again; with a longer time limit it would get as far as alone"
-                }
+                Some(Doubt::Cut) => match self.judged.cut_short.as_ref().map(|cut| cut.by) {
+                    Some(CutBy::Timer) => {
+                        "--retries N runs it again; its time shows nothing, so let it do a fixed amount of work"
+                    }
+                    _ => "--retries N runs it again; with a longer time limit it would get as far as alone",
+                },
                 Some(Doubt::Hypervisor) => {
                     "--retries N runs it again; a machine or CPUs of its own would show it"
                 }

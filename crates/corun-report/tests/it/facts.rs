@@ -4,7 +4,7 @@
 use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::ledger::Held;
 use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, Waited};
-use corun_predict::verdict::{CutShort, Disturbance, Doubt, Ruling, Verdict};
+use corun_predict::verdict::{CutBy, CutShort, Disturbance, Doubt, Ruling, Verdict};
 use corun_report::predict::{Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::profile::schema::{Block, LostTime};
 use corun_report::verify::{VerifyMeta, VerifyReport};
@@ -195,7 +195,8 @@ fn the_sentences_of_verify() {
     let disturbed = || judged(Ruling::Disturbed, None, 0.12);
     let unclear = |doubt, disturbance| judged(Ruling::Unclear, Some(doubt), disturbance);
     let after = |exit_status, signal| VerifyMeta { exit_status, signal, ..VerifyMeta::default() };
-    let cut = |taken| Some(CutShort { name: Some("cc1".into()), after_ns: 3 * S, taken });
+    let cut_by = |by, taken| Some(CutShort { name: Some("cc1".into()), by, after_ns: 3 * S, taken });
+    let (cut, timed) = (|taken| cut_by(CutBy::Signal, taken), || cut_by(CutBy::Timer, 0.5));
     let interval = |n: u64, disturbance| Disturbance {
         start_ns: n * 500 * MS,
         end_ns: n * 500 * MS + 300 * MS,
@@ -267,19 +268,20 @@ fn the_sentences_of_verify() {
             no(),
             Verdict { cut_short: cut(0.5), ..unclear(Doubt::Cut, 0.004) },
         ),
+        ("its own timer ended it", no(), Verdict { cut_short: timed(), ..unclear(Doubt::Cut, 0.004) }),
         ("a signal ended what nobody starved", no(), Verdict { cut_short: cut(0.001), ..clean() }),
         ("it was not seen", no(), unclear(Doubt::Unseen, 0.0)),
+        (
+            "much of it was too short to look at",
+            no(),
+            Verdict { disturbance_range: [0.0, 0.5], unseen_ns: S, ..unclear(Doubt::Hasty, 0.01) },
+        ),
         (
             "nothing bounds its loss",
             no(),
             Verdict { disturbance_range: [0.0, 0.4], ..unclear(Doubt::Unbounded, 0.01) },
         ),
         ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
-        (
-            "much of it was too short to look at",
-            no(),
-            Verdict { disturbance_range: [0.0, 0.5], unseen_ns: S, ..unclear(Doubt::Hasty, 0.01) },
-        ),
         ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
         (
             "by many",
