@@ -100,12 +100,10 @@ pub struct Probe {
     cpus: Mapping<CpuRec>,
     groups: Mapping<GroupRec>,
     pairs: Mapping<PairSteal>,
-    slots: Mapping<u32>,
     cpu_count: usize,
     max_groups: u32,
     max_pairs: u32,
     max_tasks: u32,
-    tid_max: u32,
     ended: Rc<RefCell<Vec<Ended>>>,
     traced: Rc<RefCell<Vec<TraceEvent>>>,
     recorded: Rc<RefCell<Vec<RecordEvent>>>,
@@ -209,7 +207,6 @@ impl Probe {
         let cpus = Mapping::<CpuRec>::new(skel.maps.cpus.as_fd(), cpu_count)?;
         let groups = Mapping::<GroupRec>::new(skel.maps.groups.as_fd(), config.max_groups as usize)?;
         let pairs = Mapping::<PairSteal>::new(skel.maps.overflow_steal.as_fd(), config.max_pairs as usize)?;
-        let slots = Mapping::<u32>::new(skel.maps.slot_of_tid.as_fd(), config.tid_max as usize + 1)?;
         for cpu in 0..cpu_count {
             cpus.word(cpu, offset_of!(CpuHead, tid)).store(NO_TID, Ordering::Relaxed);
         }
@@ -238,12 +235,10 @@ impl Probe {
             cpus,
             groups,
             pairs,
-            slots,
             cpu_count,
             max_groups: config.max_groups,
             max_pairs: config.max_pairs,
             max_tasks: config.max_tasks,
-            tid_max: config.tid_max,
             ended,
             traced,
             recorded,
@@ -468,7 +463,9 @@ impl Probe {
 
     /// The location of a task's record, if it has one.
     fn slot_of(&self, tid: u32) -> Option<usize> {
-        let slot = (tid < self.tid_max).then(|| self.slots.word(tid as usize, 0).load(Ordering::Acquire))?;
+        // It is asked for a few tasks only. A table of all tids in memory would be 32 MB where there can be four million.
+        let slot = self.skel.maps.slot_of_tid.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let slot = u32::from_ne_bytes(slot.try_into().ok()?);
         (slot != 0 && slot < self.max_tasks).then_some(slot as usize)
     }
 
