@@ -294,7 +294,7 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
         "/doctor" => Response {
             status: http::OK,
             content_type: "application/json",
-            body: shared.doctor.json_of_agent(ring_found(shared).as_ref()).into(),
+            body: vec![shared.doctor.json_of_agent(ring_found(shared).as_ref()).into_bytes().into()],
         },
         "/" => Response::text(http::OK, "/metrics\n/livez\n/readyz\n/doctor\n"),
         _ => Response::text(http::NOT_FOUND, "there are /metrics, /livez, /readyz and /doctor\n"),

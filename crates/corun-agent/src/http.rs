@@ -35,14 +35,18 @@ pub struct Response {
     pub status: (u16, &'static str),
     /// What the body is.
     pub content_type: &'static str,
-    /// The body.
-    pub body: Vec<u8>,
+    /// The body, in parts.
+    pub body: Vec<Arc<Vec<u8>>>,
 }
 
 impl Response {
     /// Plain text.
     pub fn text(status: (u16, &'static str), body: impl Into<String>) -> Response {
-        Response { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
+        Response {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: vec![body.into().into_bytes().into()],
+        }
     }
 }
 
@@ -119,7 +123,7 @@ fn handle(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Response, time: Du
     let head = head(&response);
     write(&mut stream, &head, until)?;
     if !is_head {
-        write(&mut stream, &response.body, until)?;
+        response.body.iter().try_for_each(|part| write(&mut stream, part, until))?;
     }
     stream.shutdown(Shutdown::Write)
 }
@@ -129,7 +133,7 @@ fn head(response: &Response) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         response.content_type,
-        response.body.len(),
+        response.body.iter().map(|part| part.len()).sum::<usize>(),
     )
     .into_bytes()
 }

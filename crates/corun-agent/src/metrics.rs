@@ -8,7 +8,6 @@ use crate::totals::{Series, Totals, CATEGORIES};
 use corun_model::histogram::BUCKETS;
 use corun_model::Histogram;
 use std::fmt::Error;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
@@ -191,26 +190,13 @@ pub trait Page {
     fn metric(&mut self, metric: &Metric, write: Write) -> Result<(), Error>;
 }
 
-/// What all metrics are made of.
-pub struct Metrics {
-    /// The counts.
-    pub totals: Arc<Mutex<Totals>>,
-    /// The agent's other data.
-    pub own: Box<dyn Fn() -> Own + Send + Sync>,
-}
-
-impl Metrics {
-    /// Passes all present metrics to a page.
-    ///
-    /// # Errors
-    /// Those of the page.
-    pub fn write_to(&self, page: &mut dyn Page) -> Result<(), Error> {
-        let own = (self.own)();
-        let totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants(page, &totals)?;
-        node(page, &totals)?;
-        agent(page, &totals, &own)
-    }
+/// Passes the metrics of tenants and of the machine to a page. They stay the same until the next window.
+///
+/// # Errors
+/// Those of the page.
+pub fn of_seen(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
+    tenants(page, totals)?;
+    node(page, totals)
 }
 
 /// As metrics say times.
@@ -295,6 +281,7 @@ fn node(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
     counted(&WINDOWS, node.windows)?;
     counted(&LOST_EVENTS, node.loss.events)?;
     counted(&UNTRACKED, node.loss.untracked_tasks)?;
+    counted(&DROPPED, node.dropped_tenants)?;
     page.metric(&CONTENDED, &mut |rows| {
         totals.contended_ratio().map_or(Ok(()), |ratio| rows.gauge(&[], ratio))
     })?;
@@ -308,13 +295,18 @@ fn node(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
     by(&TASKS, "category", &categories)?;
     let [idle, busy, unknown] = node.cpu_ns.map(Some);
     by(&CPU, "state", &[("idle", idle), ("busy", busy), ("unknown", unknown)])?;
-    by(&IRQ, "kind", &[("hard", node.irq_ns), ("soft", node.softirq_ns)])
+    by(&IRQ, "kind", &[("hard", node.irq_ns), ("soft", node.softirq_ns)])?;
+    let tenants = totals.series().filter(|s| !s.key.is_empty()).count();
+    page.metric(&TENANTS, &mut |rows| rows.gauge(&[], tenants as f64))
 }
 
-fn agent(page: &mut dyn Page, totals: &Totals, own: &Own) -> Result<(), Error> {
+/// Passes the metrics of the agent itself to a page.
+///
+/// # Errors
+/// Those of the page.
+pub fn of_own(page: &mut dyn Page, own: &Own) -> Result<(), Error> {
     let mut counted =
         |metric: &Metric, n: u64| page.metric(metric, &mut |rows| rows.count(&[], own.began_ns, n));
-    counted(&DROPPED, totals.node.dropped_tenants)?;
     counted(&REFUSED, own.connections.0)?;
     counted(&BROKEN, own.connections.1)?;
     if let Some((written, lost, _)) = own.ring {
@@ -336,8 +328,6 @@ fn agent(page: &mut dyn Page, totals: &Totals, own: &Own) -> Result<(), Error> {
     if let Some((_, _, bytes)) = own.ring {
         gauge(&RING_BYTES, &[], bytes as f64)?;
     }
-    let tenants = totals.series().filter(|s| !s.key.is_empty()).count();
-    gauge(&TENANTS, &[], tenants as f64)?;
     gauge(&SEES_CULPRITS, &[], f64::from(u8::from(own.sees_culprits)))?;
     gauge(&READY, &[], f64::from(u8::from(own.is_ready)))?;
     gauge(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("source", &own.source)], 1.0)

@@ -19,27 +19,23 @@ pub enum Dialect {
     OpenMetrics,
 }
 
+/// What the text of OpenMetrics ends with.
+pub const END_OF_OPEN_METRICS: &[u8] = b"# EOF\n";
+
 /// A page of text.
 pub struct Text {
-    bytes: Vec<u8>,
+    /// What was written.
+    pub bytes: Vec<u8>,
     dialect: Dialect,
     /// The upper edges of a histogram's buckets.
     edges: Vec<String>,
 }
 
 impl Text {
-    /// An empty one.
-    pub fn new(dialect: Dialect) -> Text {
+    /// One that goes on behind these bytes.
+    pub fn new(dialect: Dialect, bytes: Vec<u8>) -> Text {
         let edges = classic(&Histogram::default()).map(|(edge, _)| as_go_writes(edge)).collect();
-        Text { bytes: Vec::new(), dialect, edges }
-    }
-
-    /// All that was written.
-    pub fn finish(mut self) -> Vec<u8> {
-        if self.dialect == Dialect::OpenMetrics {
-            self.bytes.extend(b"# EOF\n");
-        }
-        self.bytes
+        Text { bytes, dialect, edges }
     }
 
     fn put(&mut self, parts: &[&str]) {

@@ -52,7 +52,12 @@ pub fn exposition(totals: &Arc<Mutex<Totals>>) -> Exposition {
 
 /// All metrics in one of the two text formats.
 pub fn text(exposition: &Exposition, format: Format) -> String {
-    String::from_utf8(exposition.encode(format)).unwrap()
+    String::from_utf8(bytes(exposition, format)).unwrap()
+}
+
+/// All metrics in a format.
+pub fn bytes(exposition: &Exposition, format: Format) -> Vec<u8> {
+    exposition.encode(format).iter().flat_map(|part| part.to_vec()).collect()
 }
 
 pub fn totals(most: usize) -> Arc<Mutex<Totals>> {
@@ -346,6 +351,50 @@ fn a_scraper_gets_its_preferred_format() {
         ("application/openmetrics-text;q=much", Format::Prometheus),
     ] {
         assert_eq!(Format::accepted(accept), format, "{accept}");
+    }
+}
+
+#[test]
+fn scrapers_share_what_was_seen_in_a_window_and_each_gets_what_the_agent_knows_of_itself_now() {
+    let totals = totals(30);
+    let asked = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let of_own = asked.clone();
+    let exposition = Exposition::new(totals.clone(), move || Own {
+        cpu_ns: 1_000_000_000 * of_own.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        ..Own::default()
+    });
+    let single = |text: &str, name: &str| samples(text)[&(name.to_owned(), BTreeMap::new())];
+    let mut passed = 0;
+    let mut pass = || {
+        totals.lock().unwrap().push(&window(passed, 20));
+        passed += 1;
+    };
+    for format in [Format::Prometheus, Format::OpenMetrics, Format::Protobuf] {
+        pass();
+        let first = exposition.encode(format);
+        let second = exposition.encode(format);
+        assert!(Arc::ptr_eq(&first[0], &second[0]), "{format:?} is written twice");
+        let before = first[0].to_vec();
+        pass();
+        assert_ne!(*exposition.encode(format)[0], before, "{format:?} is of the window before");
+        assert_eq!(*first[0], before, "who is slow is still sent what it began with");
+    }
+    for _ in 0..3 {
+        let before = text(&exposition, Format::Prometheus);
+        let after = text(&exposition, Format::Prometheus);
+        let own = |text: &str| single(text, "corun_agent_cpu_seconds_total");
+        assert_eq!(own(&after), own(&before) + 1.0, "no window has passed");
+        pass();
+        let later = text(&exposition, Format::Prometheus);
+        let windows = |text: &str| single(text, "corun_windows_total");
+        assert_eq!((windows(&after), windows(&later)), (windows(&before), windows(&before) + 1.0));
+    }
+    // The memory of a page is that of the page before, unless somebody still reads that one.
+    let memory = |page: &[Arc<Vec<u8>>]| (page[0].as_ptr(), page[0].capacity());
+    let first = memory(&exposition.encode(Format::Prometheus));
+    for _ in 0..100 {
+        pass();
+        assert_eq!(memory(&exposition.encode(Format::Prometheus)), first);
     }
 }
 

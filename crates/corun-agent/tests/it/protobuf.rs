@@ -2,7 +2,7 @@
 //! native as well.
 
 use crate::made::{account, window};
-use crate::metrics::{exposition, samples, text, totals};
+use crate::metrics::{bytes, exposition, samples, text, totals};
 use corun_agent::exposition::Format;
 use corun_agent::metrics::METRICS;
 use corun_agent::protobuf::{Histogram, Number};
@@ -76,7 +76,7 @@ fn it_has_the_samples_of_the_text() {
     (0..3).for_each(|n| totals.lock().unwrap().push(&window(n, 30)));
     let exposition = exposition(&totals);
     let mut found = BTreeMap::new();
-    for family in families(&exposition.encode(Format::Protobuf)) {
+    for family in families(&bytes(&exposition, Format::Protobuf)) {
         let metric = METRICS.iter().find(|m| m.name == family.name).unwrap();
         assert_eq!(family.help, metric.help);
         for s in family.series {
@@ -122,7 +122,7 @@ fn a_native_bucket_holds_the_probes_count_up_to_its_edge() {
     let mut seen = window(0, 2);
     seen.by_tenant[0].account = Account { waits: Some(waits), ..account(1_000_000, &[(1, 5_000)]) };
     totals.lock().unwrap().push(&seen);
-    let families = families(&exposition(&totals).encode(Format::Protobuf));
+    let families = families(&bytes(&exposition(&totals), Format::Protobuf));
     let family = families.iter().find(|f| f.name == "corun_wait_seconds").unwrap();
     let of_first =
         family.series.iter().find(|s| s.labels.iter().any(|l| l.value == "web-0.service")).unwrap();
