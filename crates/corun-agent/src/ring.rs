@@ -113,6 +113,11 @@ impl RingError {
         }
     }
 
+    /// Whether others would have to make room for it.
+    fn is_of_full_disk(&self) -> bool {
+        matches!(self, RingError::Io { kind, .. } if is_full(*kind))
+    }
+
     fn listing(folder: &Path) -> impl FnOnce(io::Error) -> RingError {
         RingError::io("read the folder", folder, unlisted)
     }
@@ -138,6 +143,10 @@ impl RingError {
         let path = path.to_owned();
         move |e| RingError::Io { doing, why: why(&path, &e), kind: e.kind(), path }
     }
+}
+
+fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The error for an operation on a place.

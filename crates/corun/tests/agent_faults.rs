@@ -228,6 +228,55 @@ fn windows_of_an_agent_without_ebpf_are_shown_and_nobody_is_blamed() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
 
+/// A small disk of its own; gone when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None`: only root can make one.
+    fn new(folder: &Path, size: &str) -> Option<Disk> {
+        fs::create_dir_all(folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder);
+        let mounted = mount.stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Disk(folder.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn an_agent_that_begins_on_a_full_disk_says_so_and_keeps_what_comes_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ring, config) = with_ring(folder.path(), "");
+    let Some(_disk) = Disk::new(&ring, "512k") else {
+        return println!("skipped: a small disk needs root");
+    };
+    let (hog, written) = (ring.join("hog"), "corun_ring_intervals_written_total");
+    let mut file = fs::File::create(&hog).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    // What somebody has open takes its room even when it is removed.
+    drop(file);
+    let agent = Agent::start(&["--config", &config]);
+    let why = agent.hear("cannot make the segment");
+    assert!(why.contains("the disk is full"), "{why}");
+    let says_so = |a: &Agent| a.get("/readyz").1.contains("the disk is full");
+    agent.until("the reason", |a| says_so(a).then_some(()));
+    assert_eq!(agent.get("/readyz").0, 503);
+    assert_eq!(agent.get("/livez").0, 200);
+    assert_eq!(agent.sum(written, &[]), 0.0);
+    fs::remove_file(&hog).unwrap();
+    agent.until("a written interval", |a| (a.sum(written, &[]) > 0.0).then_some(()));
+    agent.until("no reason any more", |a| (!says_so(a)).then_some(()));
+    assert!(agent.sum("corun_ring_intervals_lost_total", &[]) >= 1.0);
+    drop(agent);
+    let output = run(&["profile", "--from", ring.to_str().unwrap(), "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
 #[test]
 fn the_doctor_reports_how_far_back_the_ring_goes_and_why_it_is_not_written() {
     let folder = tempfile::tempdir().unwrap();

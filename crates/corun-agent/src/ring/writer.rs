@@ -2,7 +2,7 @@
 //! oldest.
 
 use super::segment::{frame_header, framed, header, scan, Fault, FRAME, HEADER};
-use super::{segment_name, segments, RingError};
+use super::{is_full, segment_name, segments, RingError};
 use corun_linux::limits::explained;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ const MOST_OF_SEGMENT: u64 = 64 << 20;
 /// Writes a ring, alone.
 pub struct Writer {
     folder: PathBuf,
-    /// Locked while the ring is where it was created; `None` if it has to be created again.
+    /// Locked while the ring is where it was created; `None` if the next entry has to create it.
     lock: Option<File>,
     /// What each segment begins with.
     first: Vec<u8>,
@@ -41,7 +41,7 @@ struct Current {
 
 impl Writer {
     /// Opens or creates a ring of at most `bytes` in a folder. `first` is written at the beginning of every
-    /// segment, and now.
+    /// segment, and now. If the disk is full, the next entry tries again: there may be room by then.
     ///
     /// # Errors
     /// [`RingError`]: somebody else writes to it, it is too small, or the folder cannot be written.
@@ -49,29 +49,47 @@ impl Writer {
         if bytes < LEAST_BYTES {
             return Err(RingError::TooSmall(bytes));
         }
-        fs::create_dir_all(folder).map_err(RingError::making_folder(folder))?;
-        let lock = lock(folder)?;
         let segment_bytes = (bytes / SEGMENTS).min(MOST_OF_SEGMENT) / FRAME as u64 * FRAME as u64;
         let mut writer = Writer {
             folder: folder.to_owned(),
-            lock: Some(lock),
+            lock: None,
             first,
             bytes,
             segment_bytes,
             older: VecDeque::new(),
             current: None,
         };
-        for (number, path) in segments(folder)? {
+        match writer.make() {
+            Err(e) if !e.is_of_full_disk() => Err(e),
+            _ => Ok(writer),
+        }
+    }
+
+    /// Goes on with the ring that is there, or makes one.
+    fn make(&mut self) -> Result<(), RingError> {
+        self.try_to_make().inspect_err(|_| self.let_go())
+    }
+
+    fn try_to_make(&mut self) -> Result<(), RingError> {
+        fs::create_dir_all(&self.folder).map_err(RingError::making_folder(&self.folder))?;
+        self.lock = Some(lock(&self.folder)?);
+        for (number, path) in segments(&self.folder)? {
             let length = fs::metadata(&path).map_err(RingError::reading(&path))?.len();
-            writer.older.push_back((number, length));
+            self.older.push_back((number, length));
         }
-        writer.go_on()?;
-        while writer.used() > bytes && writer.remove_oldest()? {}
-        match writer.current {
-            Some(_) => writer.append(&writer.first.clone())?,
-            None => writer.begin_segment()?,
+        self.go_on()?;
+        while self.used() > self.bytes && self.remove_oldest()? {}
+        match self.current {
+            Some(_) => self.append(&self.first.clone()),
+            None => self.begin_segment(),
         }
-        Ok(writer)
+    }
+
+    /// The next entry makes it anew.
+    fn let_go(&mut self) {
+        self.current = None;
+        self.older.clear();
+        self.lock = None;
     }
 
     /// Bytes that the ring takes on the disk.
@@ -88,7 +106,7 @@ impl Writer {
     pub fn append(&mut self, payload: &[u8]) -> Result<(), RingError> {
         self.notice_removal()?;
         if self.lock.is_none() {
-            *self = Writer::open(&self.folder, self.bytes, self.first.clone())?;
+            self.make()?;
         }
         let (bytes, first) = (framed(payload.len()), framed(self.first.len()));
         let most = self.segment_bytes - HEADER as u64;
@@ -115,9 +133,7 @@ impl Writer {
         if is_there {
             return Ok(());
         }
-        self.current = None;
-        self.older.clear();
-        self.lock = None;
+        self.let_go();
         Err(RingError::Removed(self.folder.clone()))
     }
 
@@ -162,7 +178,7 @@ impl Writer {
             Err(io::Error::from(io::ErrorKind::StorageFull))
         };
         let file = match made {
-            Err(e) if is_full(&e) => self.oldest_renamed(&path, e)?,
+            Err(e) if is_full(e.kind()) => self.oldest_renamed(&path, e)?,
             made => made.map_err(RingError::writing("make the segment", &path))?,
         };
         let mut current = Current { file, number, length: self.segment_bytes, end: HEADER as u64 };
@@ -237,10 +253,6 @@ impl Current {
         self.end += framed(payload.len());
         Ok(())
     }
-}
-
-fn is_full(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn lock(folder: &Path) -> Result<File, RingError> {

@@ -155,6 +155,16 @@ fn the_export_equals_the_scrape_and_its_sums_agree() {
 }
 
 #[test]
+fn no_start_is_after_now_if_the_clock_was_set_back() {
+    let totals = totals(20);
+    (20..30).for_each(|n| totals.lock().unwrap().push(&window(n, 5)));
+    let now_ns = 5 * WINDOW_NS;
+    let (_, starts) = exported(&exposition(&totals), now_ns);
+    let now = AHEAD_NS + now_ns;
+    assert!(starts.values().all(|start| *start <= now) && starts.values().any(|start| *start == now));
+}
+
+#[test]
 fn a_counter_that_starts_again_has_a_later_start_and_every_other_keeps_its_own() {
     let totals = totals(100);
     let exposition = exposition(&totals);
