@@ -102,15 +102,15 @@ impl Segment {
     }
 
     /// A file that is to be a recording.
-    fn of_recording(path: &Path) -> Result<Segment, RingError> {
+    fn of_recording(path: &Path, most_bytes: u64) -> Result<Segment, RingError> {
         let refused = |what| RingError::NoRecording { path: path.to_owned(), what };
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(RingError::reading(path))?;
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(RingError::reading(path))?;
+        file.take(most_bytes + 1).read_to_end(&mut bytes).map_err(RingError::reading(path))?;
         if !is_recording(&bytes) {
             return Err(refused(Refused::Other));
         }
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > most_bytes {
             return Err(refused(Refused::Damaged("it is longer than any recording")));
         }
         let places = places_of_seen(&bytes).map_err(refused)?;
@@ -155,7 +155,10 @@ impl Reader {
     /// not a whole one.
     pub fn open(place: &Path) -> Result<Reader, RingError> {
         if place.is_file() {
-            return Ok(Reader { folder: place.to_owned(), segments: vec![Segment::of_recording(place)?] });
+            return Ok(Reader {
+                folder: place.to_owned(),
+                segments: vec![Segment::of_recording(place, MOST_BYTES)?],
+            });
         }
         Reader::open_ring(place)
     }
@@ -257,5 +260,40 @@ impl Iterator for Windows<'_> {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{encode, Entry};
+    use super::*;
+    use corun_model::run_log::file::{end, header, seen, window, RunWindow};
+    use corun_model::Observation;
+
+    /// A recording of three windows, the last of which is there for a replay only, as where no more fits.
+    fn recording() -> Vec<u8> {
+        let of_run = |n: u64| {
+            let mut part = RunWindow::default();
+            (part.log.start_ns, part.log.end_ns) = (n * 1_000, (n + 1) * 1_000);
+            window(&part)
+        };
+        let of_all = |n: u64| {
+            let all = Observation { start_ns: n * 1_000, end_ns: (n + 1) * 1_000, ..Observation::default() };
+            seen(&encode(&Entry::Window { unix_ns: all.start_ns + 1..all.end_ns + 1, seen: Box::new(all) }))
+        };
+        [header("x"), of_run(0), of_all(0), of_run(1), of_all(1), of_run(2), end()].concat()
+    }
+
+    #[test]
+    fn a_recording_as_long_as_they_may_be_is_read_and_one_that_is_a_byte_longer_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it.rec");
+        let whole = recording();
+        std::fs::write(&path, &whole).unwrap();
+        let most = whole.len() as u64;
+        let read = Segment::of_recording(&path, most).unwrap();
+        assert_eq!(read.times, [1..1_001, 1_001..2_001], "up to where something was seen of everybody");
+        let refused = Segment::of_recording(&path, most - 1).err().unwrap().to_string();
+        assert!(refused.ends_with("it is longer than any recording; record it again"), "{refused}");
     }
 }

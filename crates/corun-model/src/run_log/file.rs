@@ -37,9 +37,10 @@ const END: u8 = 0;
 /// Events of a file at most, which take 256 MiB: a recorder ends there.
 pub const MOST_EVENTS: u64 = 8 << 20;
 /// What was seen of everybody takes no more of a file, in bytes.
-pub const MOST_SEEN_BYTES: u64 = 192 << 20;
+const MOST_SEEN_BYTES: u64 = 192 << 20;
 /// No file is longer, in bytes: what else is in it is names and sums.
 pub const MOST_BYTES: u64 = 512 << 20;
+const _: () = assert!(MOST_SEEN_BYTES + MOST_EVENTS * EVENT_BYTES as u64 <= MOST_BYTES);
 /// A run is no longer than this, 24 hours, and no quota is.
 const MOST_NS: u64 = 86_400_000_000_000;
 /// The kernel's shortest quota and period.
@@ -150,6 +151,30 @@ pub fn seen(bytes: &[u8]) -> Vec<u8> {
     out.push(SEEN);
     put_bytes(&mut out, bytes);
     sealed(out)
+}
+
+/// How much of what is seen of everybody still fits into a file, in bytes. Once something found no room nothing later does, so that
+/// there is no gap.
+#[derive(Clone, Copy, Debug)]
+pub struct Room(u64);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(MOST_SEEN_BYTES)
+    }
+}
+
+impl Room {
+    /// Whether a part fits, which takes its room.
+    pub fn takes(&mut self, part: &[u8]) -> bool {
+        self.takes_bytes(part.len() as u64)
+    }
+
+    fn takes_bytes(&mut self, bytes: u64) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 /// What a file ends with.
@@ -497,6 +522,17 @@ mod tests {
             let bytes = [start, bytes].concat();
             prop_assert_eq!(places_of_seen(&bytes).err(), read(&bytes).err());
         }
+    }
+
+    #[test]
+    fn what_is_seen_of_everybody_has_192_mib_and_what_follows_the_first_that_does_not_fit_is_left_out() {
+        let mib = |n: u64| n << 20;
+        let mut room = Room::default();
+        assert!(room.takes_bytes(mib(100)) && room.takes_bytes(mib(92)), "to the last byte");
+        assert!(!room.takes_bytes(1));
+        let mut room = Room::default();
+        assert!(room.takes(&seen(b"a window")) && !room.takes_bytes(mib(192)));
+        assert!(!room.takes(&seen(b"a window")), "there would be a gap before it");
     }
 
     #[test]

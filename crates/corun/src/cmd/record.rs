@@ -81,9 +81,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             out.write_all(&part)
         };
         write(file::header(record.description()))?;
+        let mut room = file::Room::default();
         let run = Entry::Run(run_of(record.source(), record.machine()));
         write(file::seen(&encode(&run)))?;
-        let mut seen_bytes = 0;
         // Windows follow each other, even if somebody sets the clock meanwhile.
         let ahead_ns = unix_ahead_ns();
         let unix_ns = |ns: u64| ns.saturating_add_signed(ahead_ns);
@@ -103,8 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             sums.end_ns = log.end_ns;
             let time = unix_ns(window.seen.start_ns)..unix_ns(window.seen.end_ns);
             let seen = file::seen(&kept(window.seen, time));
-            seen_bytes += seen.len() as u64;
-            match seen_bytes <= file::MOST_SEEN_BYTES {
+            match room.takes(&seen) {
                 true => write(seen)?,
                 false => sums.unseen_ns += log.end_ns - log.start_ns,
             }
