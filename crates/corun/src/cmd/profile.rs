@@ -38,7 +38,7 @@ Examples:
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
   corun profile --worst 5 -p 1234 --for 10s          the five longest waits for a CPU
-  corun profile --from RING --cgroup web.service --at 03:10 --for 2m
+  corun profile --from /var/lib/corun/ring --cgroup web.service --at 03:10 --for 2m
                                                      what happened at 03:10: an agent's ring
   corun profile --from corun.rec                     what `corun record` saw of everybody
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
@@ -57,9 +57,8 @@ pub struct Args {
     /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
-    /// Report on a past time from the ring of an agent (`corun agent --ring RING`) or from a recording (`corun record`),
-    /// instead of watching
-    #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "worst", "counters", "source", "max_tasks"])]
+    /// Report on a past time instead of watching: from a recording of `corun record`, or the folder of a `corun agent`'s ring
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "worst", "counters", "source", "max_tasks"])]
     from: Option<PathBuf>,
     /// With --from: when the report begins, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as
     /// long as --for says]

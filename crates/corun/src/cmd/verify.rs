@@ -43,7 +43,7 @@ Examples:
                                                      was a failed test starved?
   corun verify --junit target/surefire-reports -- mvn test
                                                      the same of all JUnit files in a folder
-  corun verify --annotate t.xml --from RING --tenant ci-job
+  corun verify --annotate t.xml --from /var/lib/corun/ring --tenant ci-job
                                                      the same afterwards, from an agent's ring
 
 Exit status: 0 the (last) run was clean, or `unclear`: corun cannot tell (with --strict that is 3), or every benchmark of \

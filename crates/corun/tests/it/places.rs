@@ -195,7 +195,7 @@ fn flags_of(verb: &str) -> BTreeSet<(String, String)> {
     let output = Command::cargo_bin("corun").unwrap().args([verb, "--help"]).output().unwrap();
     let help = text(&output.stdout);
     let words: Vec<&str> = help.split_whitespace().collect();
-    let is_place = |word: &str| ["<FILE>", "<DIR>", "<FOLDER>", "<RING>", "<RECORD>"].contains(&word);
+    let is_place = |word: &str| ["<FILE>", "<DIR>", "<FOLDER>", "<RECORD>"].contains(&word);
     let named = words.windows(2).filter(|two| two[0].starts_with("--") && is_place(two[1]));
     named.map(|two| (verb.to_owned(), two[0].to_owned())).collect()
 }

@@ -1,4 +1,4 @@
-//! `corun profile --from RING`: the same report about a past time, from an agent's ring or a recording.
+//! `corun profile --from FILE`: the same report about a past time, from an agent's ring or a recording.
 
 use crate::target::TargetFlags;
 use crate::usage::Usage;

@@ -25,8 +25,8 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", requires_all = ["from", "tenant"],
           conflicts_with_all = ["junit", "results", "bmf", "json", "github", "retries", "command"])]
     pub annotate: Option<PathBuf>,
-    /// With --annotate: the ring of the agent that was watching (`corun agent --ring RING`)
-    #[arg(long, value_name = "RING", requires = "annotate")]
+    /// With --annotate: the folder of the ring of the agent that was watching, or a recording
+    #[arg(long, value_name = "FILE", requires = "annotate")]
     from: Option<PathBuf>,
     /// With --annotate: the tenant that ran the tests, by the name that `corun top` and reports show
     #[arg(long, value_name = "NAME", requires = "annotate")]
