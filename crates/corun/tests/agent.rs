@@ -102,7 +102,11 @@ fn the_culprits_of_a_victim_are_scraped_and_read_back_from_the_ring() {
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(2), "{}", said(&second));
-    assert!(said(&second).contains("stop who does, or choose another address"), "{}", said(&second));
+    assert!(
+        said(&second).contains("stop the program that does, or choose another address"),
+        "{}",
+        said(&second)
+    );
     is_refused(
         &["agent", "--listen", "127.0.0.1:0", "--ring", ring.to_str().unwrap()],
         &["in use by another agent"],
@@ -303,13 +307,13 @@ fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
     let mut agent = Agent { child, address: String::new(), said: std::sync::mpsc::channel().1 };
     let mut lines = BufReader::new(agent.child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let why = lines.next().unwrap_or_default();
-    assert!(why.contains("who holds the CPUs is not seen"), "{why}");
+    assert!(why.contains("the occupants of the CPUs are not visible"), "{why}");
     let at = lines.next().unwrap_or_default();
     agent.address = at.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap().to_owned();
     agent.until("a window", |a| (a.sum("corun_windows_total", &[]) > 0.0).then_some(()));
     let (status, reasons) = agent.get("/readyz");
     assert_eq!(status, 503);
-    assert!(reasons.contains("who holds the CPUs is not seen"), "{reasons}");
+    assert!(reasons.contains("the occupants of the CPUs are not visible"), "{reasons}");
     assert_eq!(agent.sum("corun_sees_culprits", &[]), 0.0);
     assert_eq!(agent.sum("corun_blame_seconds_total", &["culprit=\"other\""]), 0.0, "nobody is blamed");
     assert!(agent.sum("corun_tenant_seconds_total", &["compute"]) > 0.0);
