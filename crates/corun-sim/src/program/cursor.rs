@@ -3,7 +3,7 @@
 use super::plan::{Activity, Phase, Plan};
 use super::shared::{Here, Shared};
 use super::time_warp::{TimeWarp, Turn};
-use crate::replay::script::{Ends, Op, Outside, ScriptedProgram};
+use crate::replay::script::{Ends, Look, Op, Outside, ScriptedProgram};
 use corun_model::workload::draw::nearest_ns;
 use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Pdes, Sync};
 
@@ -217,7 +217,7 @@ impl Cursor {
             match op {
                 Op::Compute { .. } | Op::Outside(_)
                     if script.ends_with.is_some_and(|other| shared.ended.contains(&other)) => {}
-                Op::Compute { ns: 0, .. } | Op::Limit(..) | Op::Looks(_, false) => {}
+                Op::Compute { ns: 0, .. } | Op::Limit(..) | Op::Looks(Look { may: Some(false), .. }) => {}
                 Op::Outside(Outside { may_look: Some(true), .. }) => {}
                 Op::Compute { ns, .. } => {
                     self.grains += 1;
@@ -225,7 +225,7 @@ impl Cursor {
                 }
                 Op::Wake(other, wait) | Op::Passes(other, wait) => return Step::EndWait(*other, *wait),
                 Op::Spawn(child) => return Step::EndWait(*child, BIRTH),
-                Op::Wait(wait) | Op::Looks(wait, true) => return Step::AwaitEnd(thread, *wait),
+                Op::Wait(wait) | Op::Looks(Look { wait, .. }) => return Step::AwaitEnd(thread, *wait),
                 Op::Outside(o) if o.ends == Ends::AtItsTime => return Step::SleepUntil(o.until_ns),
                 Op::Outside(o) => return Step::Sleep(o.lasted_ns),
             }

@@ -14,7 +14,7 @@ mod helping;
 use super::conditions::Conditions;
 use super::meetings::{Meetings, Part};
 use super::script::{
-    budgets_of, most_events, Budget, By, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram,
+    budgets_of, most_events, Budget, By, Ends, Ix, Limit, Look, Op, Outside, Script, ScriptedProgram,
 };
 use super::NoReplay;
 use crate::sched::{Eevdf, Effects, FairOptions, Scheduler, TaskParams, Wake};
@@ -24,6 +24,8 @@ use corun_model::Machine as Topology;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+/// Who only looks why its wait is over computes no longer than this, in nanoseconds.
+const LOOK_NS: u64 = 100_000;
 /// The weight of a task of nice 0.
 const NICE_0: u64 = 1_024;
 
@@ -66,10 +68,44 @@ struct Task<'a> {
     /// Which of the budgets it has.
     budgets: Vec<usize>,
     waits_for: Option<u32>,
+    waits: Waits,
+    /// Which of the plans when its wait is over holds.
+    version: u64,
+    /// The steps that are waits with a limit, and the wait that comes after each, before anything else does.
+    limits: Vec<(usize, u32)>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
     /// It has ended with another: what it still does takes no time, and is done for those who wait for it.
     is_over: bool,
+}
+
+/// How a task waits for what another has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    UntilWoken,
+    /// It looks every so often, beginning then.
+    Looking {
+        since_ns: u64,
+        every_ns: u64,
+    },
+    /// So long at most.
+    WithLimit,
+}
+
+/// A wait with a limit is over when somebody ends it. Those that nobody ended next to co-runners, each with the wait that comes next, where
+/// the task does no work in between: who ends that one ends these, too, if he gets there sooner.
+fn limits(ops: &[Op]) -> Vec<(usize, u32)> {
+    let (mut found, mut next) = (Vec::new(), None);
+    for (place, op) in ops.iter().enumerate().rev() {
+        match op {
+            Op::Wait(wait) => next = Some(*wait),
+            Op::Outside(outside) if outside.is_limit => found.extend(next.map(|wait| (place, wait))),
+            Op::Compute { ns: ..=LOOK_NS, .. } | Op::Passes(..) | Op::Limit(_) | Op::Looks(_) => {}
+            _ => next = None,
+        }
+    }
+    found.reverse();
+    found
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,8 +128,8 @@ enum Event {
     WakesUp(usize),
     /// The kernel's tick on all CPUs.
     Tick,
-    /// A wait is over.
-    Wakes(Ix),
+    /// A wait is over, if it still is of this version.
+    Wakes(Ix, u64),
     /// A budget is filled up.
     Period(usize),
     /// A budget is used up, if the running have not changed.
@@ -171,6 +207,9 @@ impl<'a> Machine<'a> {
             may: script.may,
             budgets: places(&budgets, &script.budgets),
             waits_for: None,
+            waits: Waits::UntilWoken,
+            version: 0,
+            limits: limits(&script.ops),
             helped: false,
             is_over: false,
         });
@@ -274,7 +313,12 @@ impl<'a> Machine<'a> {
                 self.switch(at);
             }
             Event::Tick => self.tick(),
-            Event::Wakes(ix) => self.wake(ix, Wake::From(self.tasks[ix].cpu)),
+            Event::Wakes(ix, version) => {
+                if self.tasks[ix].version == version {
+                    self.tasks[ix].waits_for = None;
+                    self.wake(ix, Wake::From(self.tasks[ix].cpu));
+                }
+            }
             Event::Period(of) => {
                 self.account_budgets();
                 let pool = &mut self.budgets[of];
@@ -397,7 +441,7 @@ impl<'a> Machine<'a> {
             match op {
                 Op::Compute { .. } | Op::Outside(_) if self.tasks[ix].is_over => {}
                 Op::Outside(Outside { may_look: Some(likely), .. }) if self.conditions.looks(*likely) => {}
-                Op::Looks(_, likely) if !self.conditions.looks(*likely) => {}
+                Op::Looks(Look { may: Some(likely), .. }) if !self.conditions.looks(*likely) => {}
                 Op::Compute { ns, beside_ns, .. } => {
                     self.tasks[ix].left_ns = ns - script.spun_in(*ns, *beside_ns, self.conditions.spun);
                     if self.conditions.shares_work && self.has_helper(ix) {
@@ -416,15 +460,27 @@ impl<'a> Machine<'a> {
                         self.wake(*child, Wake::Fresh);
                     }
                 }
-                Op::Wait(wait) | Op::Looks(wait, _) => {
+                Op::Wait(wait) | Op::Looks(Look { wait, .. }) => {
                     if self.ended.remove(&(ix, *wait)) {
                         continue;
                     }
                     self.tasks[ix].waits_for = Some(*wait);
+                    self.tasks[ix].waits = match op {
+                        Op::Looks(Look { every_ns: every_ns @ 1.., .. }) => {
+                            Waits::Looking { since_ns: self.now_ns, every_ns: *every_ns }
+                        }
+                        _ => Waits::UntilWoken,
+                    };
                     self.sleeps(at, ix);
                     return false;
                 }
                 Op::Outside(outside) => {
+                    let limits = &self.tasks[ix].limits;
+                    let next = limits.binary_search_by_key(&place, |limit| limit.0).ok();
+                    let next = next.map(|at| limits[at].1);
+                    if next.is_some_and(|wait| self.ended.contains(&(ix, wait))) {
+                        continue;
+                    }
                     let ends =
                         if outside.ends == Ends::Either { self.conditions.either } else { outside.ends };
                     let until_ns = match ends {
@@ -434,7 +490,8 @@ impl<'a> Machine<'a> {
                     if until_ns <= self.now_ns {
                         continue;
                     }
-                    self.plan(until_ns, Event::Wakes(ix));
+                    (self.tasks[ix].waits_for, self.tasks[ix].waits) = (next, Waits::WithLimit);
+                    self.plan_waking(until_ns, ix);
                     self.sleeps(at, ix);
                     return false;
                 }
@@ -471,13 +528,32 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// A task's wait is over then.
+    fn plan_waking(&mut self, at_ns: u64, ix: Ix) {
+        self.tasks[ix].version += 1;
+        self.plan(at_ns, Event::Wakes(ix, self.tasks[ix].version));
+    }
+
     /// Whoever runs on this CPU has got as far as to end a task's wait.
     fn ends_wait(&mut self, ix: Ix, wait: u32, at: usize) {
-        if self.tasks[ix].waits_for == Some(wait) && self.tasks[ix].state == State::Waiting {
-            self.tasks[ix].waits_for = None;
-            self.wake(ix, Wake::From(at));
-        } else {
+        let task = &mut self.tasks[ix];
+        if task.waits_for != Some(wait) || task.state != State::Waiting {
             self.ended.insert((ix, wait));
+            return;
         }
+        (task.waits_for, task.version) = (None, task.version + 1);
+        match task.waits {
+            // It sees that when it looks next.
+            Waits::Looking { since_ns, every_ns } if !(self.now_ns - since_ns).is_multiple_of(every_ns) => {
+                let looks = (self.now_ns - since_ns) / every_ns + 1;
+                self.plan_waking(since_ns + looks * every_ns, ix);
+                return;
+            }
+            Waits::WithLimit => {
+                self.ended.insert((ix, wait));
+            }
+            _ => {}
+        }
+        self.wake(ix, Wake::From(at));
     }
 }

@@ -47,7 +47,7 @@ pub use corun_model::why::NoReplay;
 pub use recorded::{Loops, Recorded};
 pub use transcriber::{Transcriber, Transcript};
 
-use script::{By, Ends, Op, Outside};
+use script::{By, Ends, Look, Op, Outside};
 
 /// How long a stretch of a run would have taken alone, in nanoseconds: at least, most likely, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,9 @@ impl Transcript {
         // What is likely of all of them is replayed anyway.
         let is_any = |likely: bool| {
             ops().any(|op| match op {
-                Op::Looks(_, is) | Op::Outside(Outside { may_look: Some(is), .. }) => *is == likely,
+                Op::Looks(Look { may: Some(is), .. }) | Op::Outside(Outside { may_look: Some(is), .. }) => {
+                    *is == likely
+                }
                 _ => false,
             })
         };

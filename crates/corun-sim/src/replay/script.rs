@@ -128,12 +128,24 @@ pub enum Op {
     Wait(u32),
     /// It waits for something else.
     Outside(Outside),
-    /// Instead of the sleeps before it that [may have been looks](Outside::may_look), this wait of its own; whether that is likely.
-    Looks(u32, bool),
+    /// It looks whether others have got so far.
+    Looks(Look),
     /// It has got as far as it had when that wait of another task was over.
     Passes(Ix, u32),
     /// From now on it has another limit.
     Limit(Change),
+}
+
+/// A look at what others have done, again and again until a wait of the task's own is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// That wait.
+    pub wait: u32,
+    /// How long it sleeps between two looks, in nanoseconds: it goes on with the first look after the wait; 0: at once.
+    pub every_ns: u64,
+    /// It may be a look, and the sleeps before it that [may have been looks](Outside::may_look) none: whether that is likely. `None`:
+    /// it is one.
+    pub may: Option<bool>,
 }
 
 /// Another limit of a task.
@@ -200,10 +212,15 @@ pub enum Ends {
     Either,
 }
 
+/// How long steps compute, in nanoseconds.
+pub(super) fn computes_ns(ops: &[Op]) -> u64 {
+    ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+}
+
 impl Script {
     /// How long it computes, in nanoseconds.
     pub fn compute_ns(&self) -> u64 {
-        self.ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+        computes_ns(&self.ops)
     }
 
     /// How much of a step that computes for so long is spinning, in nanoseconds. `beside_ns`: as of [`Op::Compute`].

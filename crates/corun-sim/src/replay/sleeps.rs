@@ -29,7 +29,10 @@ pub(super) struct Sleeps {
 }
 
 impl Sleeps {
-    pub(super) fn add(&mut self, called_ns: u64, deadline_ns: u64, as_length: bool) {
+    /// `late_ns`: for how long its process has wanted CPUs in vain. Who comes to a time so shortly before it has set it only then.
+    pub(super) fn add(&mut self, called_ns: u64, deadline_ns: u64, as_length: bool, late_ns: u64) {
+        let length_ns = deadline_ns.saturating_sub(called_ns);
+        let as_length = as_length || length_ns > 0 && length_ns.saturating_mul(CLEARLY) <= late_ns;
         if self.calls.len() == MOST {
             self.calls.remove(0);
         }
@@ -109,7 +112,7 @@ mod tests {
         for (i, ms) in computes_ms.iter().enumerate() {
             now += ms * MS;
             let until = deadline(i as u64, now);
-            sleeps.add(now, until, as_length);
+            sleeps.add(now, until, as_length, 0);
             now = now.max(until);
         }
         sleeps.ends()
@@ -142,14 +145,19 @@ mod tests {
         for (i, beats) in (0..).zip(skips) {
             due += beats * 10 * MS;
             let left_ns = [300, 2_300, 900, 2_600, 1_200][i % 5] * 1_000;
-            sleeps.add(due - left_ns, due + i as u64 * 700 % 1_500, false);
+            sleeps.add(due - left_ns, due + i as u64 * 700 % 1_500, false, 0);
         }
         assert_eq!(sleeps.ends(), Ends::AtItsTime);
         // The same lengths, called whenever something else was over: neither is steady.
         let mut sleeps = Sleeps::default();
         for i in 0..14u64 {
             let called_ns = i * 20 * MS + i * i * 1_370_000 % (13 * MS);
-            sleeps.add(called_ns, called_ns + [300, 2_300, 900, 2_600, 1_200][i as usize % 5] * 1_000, false);
+            sleeps.add(
+                called_ns,
+                called_ns + [300, 2_300, 900, 2_600, 1_200][i as usize % 5] * 1_000,
+                false,
+                0,
+            );
         }
         assert_ne!(sleeps.ends(), Ends::AtItsTime);
     }
@@ -159,6 +167,15 @@ mod tests {
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, true), Ends::AfterItsLength);
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, false), Ends::Either);
         assert_eq!(Sleeps::default().ends(), Ends::Either);
+    }
+
+    #[test]
+    fn a_single_time_is_a_length_where_its_program_was_late_by_much_more() {
+        for (late_ns, ends) in [(3 * MS, Ends::Either), (4 * MS, Ends::AfterItsLength)] {
+            let mut sleeps = Sleeps::default();
+            sleeps.add(7 * MS, 8 * MS, false, late_ns);
+            assert_eq!(sleeps.ends(), ends);
+        }
     }
 
     #[test]

@@ -269,8 +269,7 @@ impl Transcriber {
         self.begin_ns = Some(at_ns);
         self.active_ns = at_ns;
         self.processes.values_mut().for_each(|p| p.ender = None);
-        self.tasks =
-            std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
+        self.tasks.retain(|t| t.state != State::Ended);
         for task in &mut self.tasks {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
             (task.signalled, task.one_ran_ns, task.spinning) = (None, 0, Told::default());
@@ -282,10 +281,8 @@ impl Transcriber {
                 (timer.at, task.script.ops) = (0, vec![Op::Outside(Outside::sleep(0, until_ns))]);
             }
         }
-        self.by_tid = std::mem::take(&mut self.by_tid)
-            .into_iter()
-            .filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?)))
-            .collect();
+        let by_tid = std::mem::take(&mut self.by_tid).into_iter();
+        self.by_tid = by_tid.filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?))).collect();
         transcript
     }
 
@@ -370,6 +367,7 @@ impl Transcriber {
                 self.ended_wait(ix, waker, now_ns);
             }
             State::Running => self.flush(ix, now_ns),
+            State::Ready => self.looks_late(ix, now_ns),
             _ => {}
         }
         self.tasks[ix].early = None;
@@ -452,8 +450,10 @@ impl Transcriber {
         self.forget_timer(ix);
         self.goes_on(ix);
         let begin_ns = self.begin_ns.unwrap_or(now_ns);
+        let process = self.processes.get(&self.tasks[ix].script.process);
+        let late_ns = process.map_or(0, |process| process.wanted.any_ns);
         let task = &mut self.tasks[ix];
-        task.sleeps.add(now_ns, deadline_ns, as_length);
+        task.sleeps.add(now_ns, deadline_ns, as_length, late_ns);
         task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns });
         // What it comes to if it does not block. It is judged when all sleeps are known.
         let until_ns = deadline_ns.saturating_sub(begin_ns);
@@ -514,7 +514,7 @@ impl Transcriber {
             task.row.take_if(|row| had_limit && task.what.is_some_and(|what| row.is_for(ops, what)))
         {
             row.take_away(ops);
-            task.parts += row.count;
+            task.parts += row.count();
         }
         let wait = task.waits;
         task.waits += 1;

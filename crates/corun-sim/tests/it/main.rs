@@ -15,7 +15,7 @@
 //! | `papers`, `pact16` | the papers' calibration points, and what emerges from them |
 //! | `properties` | random scenarios on random machines |
 //! | `replay` | same seed, same bytes |
-//! | `replayed`, `replayed_ends`, `replayed_timers`, `replayed_model` | runs made again from the log of another, and on the modelled machine held against solo runs |
+//! | `replayed`, `replayed_ends`, `replayed_retries`, `replayed_timers`, `replayed_model` | runs made again from the log of another, and on the modelled machine held against solo runs |
 
 mod bad_scenarios;
 mod best_threads;
@@ -40,6 +40,7 @@ mod replayed_crews;
 mod replayed_ends;
 mod replayed_limits;
 mod replayed_model;
+mod replayed_retries;
 mod replayed_timers;
 mod rig;
 mod sam;

@@ -16,7 +16,7 @@
 //!
 //! Limit: of a task that did not wait at that time it is not seen.
 
-use super::super::script::{Ends, Ix, Op, Outside};
+use super::super::script::{computes_ns, Ends, Ix, Op, Outside};
 use super::super::ticks::IDLE;
 use super::{State, Task, Transcriber};
 use corun_model::run_log::Waker;
@@ -187,10 +187,6 @@ impl Transcriber {
             task.script.ends_with = busiest;
         }
     }
-}
-
-pub(super) fn computes_ns(ops: &[Op]) -> u64 {
-    ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
 }
 
 /// Whether a task has only ended since, or is about to, and has perhaps waited to see how another did.

@@ -55,7 +55,7 @@ impl Transcriber {
         let change = Op::Limit(Change { limit, at_ns, by });
         let task = &mut self.tasks[ix];
         let last = task.script.ops.len().saturating_sub(1);
-        let ticked = task.row.as_ref().is_some_and(|row| row.until > last);
+        let ticked = task.row.as_ref().is_some_and(|row| row.until() > last);
         match task.script.ops.last() {
             // It had it already when it was woken.
             Some(Op::Wait(_) | Op::Outside(_)) if task.timer.is_none() && !ticked => {

@@ -1,13 +1,16 @@
 //! Which timed waits were looks at what others had done ([`Row`]), decided when a stretch is over.
 
-use super::super::script::{Ix, Op, Outside};
-use super::super::ticks::{are_idle, do_nothing, Row, MANY};
+use super::super::script::{computes_ns, Ix, Look, Op, Outside};
+use super::super::ticks::{are_idle, cut_by_work, do_nothing, Row, Tick, MANY};
+use super::timers::are_alike;
 use super::{State, Task, Transcriber, ABOUT_NS};
 use corun_model::run_log::For;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit: who did something in this share of a stretch at its end has kept it from being over before.
 const LATE: f64 = 0.05;
+/// Limit: a look takes no longer than this, in nanoseconds.
+const LOOK_NS: u64 = 5 * ABOUT_NS;
 /// Limit: of so many others it is marked how far they have got.
 const MOST_MARKS: usize = 64;
 
@@ -25,8 +28,8 @@ enum Ticks {
 struct Habits {
     /// Whether it does nothing but look: mostly it asked again, and its rows led to something more than once.
     looks: bool,
-    /// Whether it asked again in more than one row.
-    repeats: bool,
+    /// How long its ticks usually take, in nanoseconds, where it asked again in more than one row, and not as often in each.
+    retries_ns: Option<u64>,
     /// Whether anything came of the last row yet.
     last_led: bool,
 }
@@ -36,29 +39,53 @@ impl Habits {
         let ops = &task.script.ops;
         let last_led = task.state == State::Ended || rows.last().is_some_and(|row| !row.is_last(ops));
         let led = rows.len() - usize::from(!last_led && !rows.is_empty());
-        let asked_again = task.parts + rows.iter().map(|row| row.count - 1).sum::<usize>();
+        let asked_again = task.parts + rows.iter().map(|row| row.count() - 1).sum::<usize>();
         let looks = led > 1 && asked_again >= led && are_idle(ops);
-        Habits { looks, repeats: rows.iter().filter(|row| row.count > 1).count() > 1, last_led }
+        let again = || rows.iter().filter(|row| row.count() > 1);
+        let counts = || again().map(Row::count);
+        let differ = counts().min() != counts().max();
+        let mut ticks_ns: Vec<u64> = again().map(|row| row.every_ns(ops)).collect();
+        ticks_ns.sort_unstable();
+        let retries_ns = ticks_ns.get(ticks_ns.len() / 2).copied().filter(|_| differ);
+        Habits { looks, retries_ns, last_led }
     }
 }
 
 impl Transcriber {
     /// A wait with a time limit has run out, as the step of a task at this place.
-    pub(super) fn ticks(&mut self, ix: Ix, at: usize, what: For, last_ns: [u64; 2]) {
+    pub(super) fn ticks(&mut self, ix: Ix, at: usize, what: For, from_to_ns: [u64; 2]) {
         let task = &mut self.tasks[ix];
-        let ops = &task.script.ops[..=at];
+        let tick = Tick { at, from_to_ns, marks: None };
         match &mut task.row {
-            Some(row) => task.rows.extend(row.ticks(ops, what, last_ns)),
-            none => *none = Some(Row::first(ops, what, last_ns)),
+            Some(row) => task.rows.extend(row.ticks(&task.script.ops, what, tick)),
+            none => *none = Some(Row::first(what, tick)),
         }
+        self.looks(ix, from_to_ns[1]);
+    }
+
+    /// A task comes onto a CPU. If it had to wait for that since its last wait ran out, it looks only now.
+    pub(super) fn looks_late(&mut self, ix: Ix, now_ns: u64) {
+        let task = &self.tasks[ix];
+        let last = task.row.as_ref().and_then(Row::last);
+        if last.is_some_and(|tick| tick.from_to_ns[1] == task.since_ns) {
+            self.looks(ix, now_ns);
+        }
+    }
+
+    /// A task's last wait has run out, and it looks what others have done.
+    fn looks(&mut self, ix: Ix, now_ns: u64) {
+        let task = &self.tasks[ix];
+        let Some(&Tick { at, from_to_ns: [from_ns, _], .. }) = task.row.as_ref().and_then(Row::last) else {
+            return;
+        };
         // Who has woken somebody since was awake before that was told: how far others have got now says nothing of then.
-        if !do_nothing(&self.tasks[ix].script.ops[at + 1..]) {
+        if !task.script.ops.get(at + 1..).is_some_and(do_nothing) {
             return;
         }
-        let marks = self.mark([ix, ix], last_ns);
-        if let Some((row, marks)) = self.tasks[ix].row.as_mut().zip(marks) {
-            row.looks.push(at);
-            row.marks = marks;
+        let marks = self.mark([ix, ix], [from_ns, now_ns]);
+        let last = self.tasks[ix].row.as_mut().and_then(Row::last_mut);
+        if let Some(last) = last.filter(|_| marks.is_some()) {
+            last.marks = marks;
         }
     }
 
@@ -79,7 +106,9 @@ impl Transcriber {
                 continue;
             }
             self.flush(other, now_ns);
-            if only_ticks(&self.tasks[other]) {
+            // Who only looks himself has got as far as he had when he began to, be it in that time.
+            let looks_since = looks_since(&self.tasks[other]).map(|tick| (tick.at, tick.from_to_ns[0]));
+            if looks_since.is_some_and(|(_, since_ns)| since_ns <= from_ns) {
                 continue;
             }
             let marks = marks.get_or_insert_with(Vec::new);
@@ -88,25 +117,26 @@ impl Transcriber {
                 let wait = task.waits;
                 task.waits += 1;
                 marks.push(wait);
-                self.passes(other, Op::Passes(ix, wait));
+                self.passes(other, looks_since.map(|(at, _)| at), Op::Passes(ix, wait));
             }
         }
         marks
     }
 
-    /// A task has got as far as it has. A sleep that it has called comes after that, also where it has not fallen asleep yet: two that
-    /// look at each other would wait for each other.
-    fn passes(&mut self, ix: Ix, op: Op) {
+    /// A task has got as far as it has, or to this step. A sleep that it has called comes after that, also where it has not fallen asleep
+    /// yet: two that look at each other would wait for each other.
+    fn passes(&mut self, ix: Ix, at: Option<usize>, op: Op) {
         let task = &mut self.tasks[ix];
-        let Some(timer) = &mut task.timer else {
-            task.script.ops.push(op);
-            return;
-        };
-        task.script.ops.insert(timer.at, op);
+        let called = task.timer.map(|timer| timer.at);
+        let at = at.or(called).unwrap_or(task.script.ops.len());
+        task.script.ops.insert(at, op);
+        let moves = |place: &mut usize| *place += usize::from(*place >= at);
+        task.row.iter_mut().for_each(|row| row.makes_room(at));
+        task.timer.iter_mut().for_each(|timer| moves(&mut timer.at));
+        task.signalled.iter_mut().for_each(moves);
         if let Some((_, until)) = &mut task.outlives {
-            *until += usize::from(*until > timer.at);
+            *until += usize::from(*until > at);
         }
-        timer.at += 1;
     }
 
     /// Which tasks did something late in a stretch.
@@ -123,45 +153,53 @@ impl Transcriber {
             let mut rows = std::mem::take(&mut task.rows);
             rows.extend(task.row.take());
             let task = &self.tasks[ix];
-            let (ops, habits) = (&task.script.ops, Habits::of(task, &rows));
-            let is_alone =
-                |row: &&Row| row.looks.is_empty() && row.count >= MANY && row.is_sleep() && row.is_idle(ops);
+            let ops = &task.script.ops;
+            let rows = cut_by_work(rows, ops);
+            let habits = Habits::of(task, &rows);
+            let is_alone = |row: &&Row| {
+                row.looks().next().is_none() && row.count() >= MANY && row.is_sleep() && row.is_idle(ops)
+            };
             self.looked_ns += rows.iter().filter(is_alone).map(|row| row.slept_ns(ops)).sum::<u64>();
             let (mut ticks, mut after) = (BTreeMap::new(), BTreeMap::new());
-            for (n, row) in rows.iter().enumerate().filter(|(_, row)| !row.looks.is_empty()) {
-                let may_look = match self.judge(ix, row, &habits, n + 1 == rows.len()) {
+            for (n, row) in rows.iter().enumerate() {
+                let Some(last) = row.looks().next_back() else { continue };
+                let may = match self.judge(ix, row, &habits, n + 1 == rows.len()) {
                     Ticks::Time => continue,
                     Ticks::Looks => None,
                     Ticks::Either(likely) => Some(likely),
                 };
-                ticks.extend(row.looks.iter().map(|&at| (at, may_look)));
-                after.insert(row.until - 1, (&row.marks, may_look));
+                ticks.extend(row.looks().map(|tick| (tick.at, may)));
+                // Where nobody could go on in the last one, that took its time.
+                let marks = last.marks.iter().flatten().filter(move |_| last.at + 1 == row.until());
+                // Of a wait with a limit the next look is when somebody ends it; and who does nothing after it may have been ended.
+                let is_timed = row.is_sleep() && !row.is_last(ops);
+                let every_ns = if is_timed { row.every_ns(ops) } else { 0 };
+                after.insert(row.until() - 1, marks.map(move |&wait| Look { wait, every_ns, may }));
             }
             if ticks.is_empty() {
                 continue;
             }
-            let mut ops = Vec::with_capacity(task.script.ops.len());
-            for (at, op) in task.script.ops.iter().enumerate() {
+            let mut settled = Vec::with_capacity(ops.len());
+            for (at, op) in ops.iter().enumerate() {
                 match (op, ticks.get(&at)) {
                     (Op::Outside(o), Some(&may_look)) if o.is_sleep => {
                         let either = may_look.map(|_| Op::Outside(Outside { may_look, ..*o }));
-                        ops.extend(either);
+                        settled.extend(either);
                     }
-                    _ => ops.push(op.clone()),
+                    _ => settled.push(op.clone()),
                 }
-                if let Some((marks, may_look)) = after.get(&at) {
-                    let mark = |&wait| may_look.map_or(Op::Wait(wait), |likely| Op::Looks(wait, likely));
-                    ops.extend(marks.iter().map(mark));
+                if let Some(looks) = after.remove(&at) {
+                    settled.extend(looks.map(Op::Looks));
                 }
             }
-            self.tasks[ix].script.ops = ops;
+            self.tasks[ix].script.ops = settled;
         }
     }
 
     /// Takes away what has been marked in vain.
     pub(super) fn forget_marks(&mut self) {
         let waits = |(ix, op): (Ix, &Op)| match op {
-            Op::Wait(wait) | Op::Looks(wait, _) => Some((ix, *wait)),
+            Op::Wait(wait) | Op::Looks(Look { wait, .. }) => Some((ix, *wait)),
             _ => None,
         };
         let each = self.tasks.iter().enumerate();
@@ -188,14 +226,21 @@ impl Transcriber {
         if habits.looks {
             return Ticks::Looks;
         }
-        if row.count == 1 || !row.is_idle(&task.script.ops) {
+        let ops = &task.script.ops;
+        let is_again = row.count() > 1;
+        // A retry may lead to something at once.
+        let is_usual = |usual_ns| is_again || are_alike(row.every_ns(ops), usual_ns);
+        let is_retry = habits.retries_ns.is_some_and(is_usual);
+        if !(is_again || is_retry) || !row.is_idle(ops) {
             return Ticks::Time;
         }
         let may_have_to = task.script.leads && row.is_sleep();
         match !is_last || habits.last_led {
             false if !may_have_to => Ticks::Looks,
-            true if habits.repeats => Ticks::Looks,
-            _ if row.count >= MANY && self.ends_in(ix, row.last_ns) => Ticks::Looks,
+            true if is_retry => Ticks::Looks,
+            _ if row.count() >= MANY && row.last().is_some_and(|tick| self.ends_in(ix, tick.from_to_ns)) => {
+                Ticks::Looks
+            }
             _ => Ticks::Either(!may_have_to),
         }
     }
@@ -207,10 +252,9 @@ impl Transcriber {
     }
 }
 
-/// Whether a task has done nothing but tick of late.
-fn only_ticks(task: &Task) -> bool {
-    let Some(row) = &task.row else { return false };
-    let ops = &task.script.ops;
-    let computed_ns = super::endings::computes_ns(ops.get(row.until..).unwrap_or_default());
-    row.is_last(ops) && computed_ns < ABOUT_NS * 5
+/// The first of a task's ticks since which it has done nothing but tick.
+fn looks_since(task: &Task) -> Option<&Tick> {
+    let (row, ops) = (task.row.as_ref()?, &task.script.ops);
+    let only_ticks = row.is_last(ops) && ops.get(row.until()..).is_some_and(|ops| computes_ns(ops) < LOOK_NS);
+    row.idle_since(ops, LOOK_NS).filter(|_| only_ticks)
 }

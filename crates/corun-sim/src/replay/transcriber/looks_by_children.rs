@@ -9,9 +9,8 @@
 //! Limit: who computes much in ticks, as one that makes processes for short sleeps does, or has few of them, may have had to: both are
 //! tried.
 
-use super::super::script::{Ix, Op, Outside};
+use super::super::script::{computes_ns, Ix, Look, Op, Outside};
 use super::super::ticks::{IDLE, MANY};
-use super::endings::computes_ns;
 use super::{State, Task, Transcriber};
 use corun_model::run_log::For;
 
@@ -132,7 +131,7 @@ impl Transcriber {
     /// Their sleeps may have taken no time of their own, and what comes after them may come after these waits. What they computed they
     /// compute.
     fn may_end_at_once(&mut self, ix: Ix, looks: &Looks, waits: &[u32], likely: bool) {
-        let waits = waits.iter().map(|&wait| Op::Looks(wait, likely));
+        let waits = waits.iter().map(|&wait| Op::Looks(Look { wait, every_ns: 0, may: Some(likely) }));
         self.tasks[ix].script.ops.splice(looks.until..looks.until, waits);
         for &child in &looks.children {
             for op in &mut self.tasks[child].script.ops {

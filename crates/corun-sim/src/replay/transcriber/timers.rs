@@ -51,9 +51,14 @@ impl Limits {
         }
         limits_ns.sort_unstable();
         let usual_ns = limits_ns.get(limits_ns.len() / 2).copied().unwrap_or(0);
-        let is_other = |ns: &&u64| ns.abs_diff(usual_ns) as f64 > ALIKE * usual_ns as f64;
+        let is_other = |ns: &&u64| !are_alike(**ns, usual_ns);
         self.others += limits_ns.iter().filter(is_other).count();
     }
+}
+
+/// Whether a length is this usual one.
+pub(super) fn are_alike(ns: u64, usual_ns: u64) -> bool {
+    ns.abs_diff(usual_ns) as f64 <= ALIKE * usual_ns as f64
 }
 
 impl Transcriber {
