@@ -120,11 +120,13 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.most(hints))
 }
 
-/// Both of a window whose bounds are known: what [`likely`] says, and the most that it may be.
-pub(crate) fn likely_and_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<(Alone, Alone)> {
+/// Of a window whose bounds are known: what it is if all waiting for siblings is the program's own, what [`likely`] says, and the most
+/// that it may be.
+pub(crate) fn own_likely_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<[Alone; 3]> {
     let sums = Sums::of(window, hints.wake_up_ns, bounds)?;
     let apart = window.total().spins();
-    Some((sums.likely(hints), sums.most(Hints { apart, ..hints })))
+    let own = sums.most(hints.all_its_own());
+    Some([own, sums.likely(hints), sums.most(Hints { apart, ..hints })])
 }
 
 impl Alone {
@@ -394,7 +396,7 @@ mod tests {
             let spent = Spent { spin_ns, ..task(5.0, sibling_ns, 200.0 / 3.0, 200.0 / 9.0) };
             let tasks = (0..2).map(|i| (TaskId(i), spent)).collect();
             let window = Window { wall_ns: LIFE_NS, tasks, cpus: 2, ..Window::default() };
-            likely_and_most(&window, Hints::default(), &Bounds::of(&window)).unwrap().1.slowdown
+            own_likely_most(&window, Hints::default(), &Bounds::of(&window)).unwrap()[2].slowdown
         };
         let waiting_ns = 100.0 / 3.0 - 5.0;
         assert!((waits(waiting_ns, 0.0) - 20.0).abs() < 1e-6, "{}", waits(waiting_ns, 0.0));

@@ -116,6 +116,14 @@ pub fn interval(slowdown: f64, sampling: Spread, method_error: f64, confidence: 
     [slowdown * (-half).exp(), slowdown * half.exp()]
 }
 
+/// How far off an answer may be on the side of another, as a standard deviation, where the truth may be anywhere between two ends: low,
+/// answer, high.
+pub(crate) fn towards([low, answer, high]: [f64; 3], another: f64) -> f64 {
+    let reach = if another > answer { high - answer } else { answer - low };
+    // The root mean square of a uniform distribution from the answer to that end.
+    reach.max(0.0) / 3f64.sqrt()
+}
+
 /// A sampling error as the standard deviation of a normal one that holds as much within 95 %: of a few windows it is more than
 /// their standard error.
 pub(crate) fn chance(sampling: Spread) -> f64 {

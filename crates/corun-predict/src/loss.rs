@@ -7,7 +7,8 @@
 //! every slot lost is reduced in proportion.
 //!
 //! Where evidence ([`crate::counterfactual`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::combine`]), within the
-//! bounds that are certain; every slot's loss is then scaled by what that comes to. Of a program that
+//! bounds that are certain; every slot's loss is then scaled by what that comes to. Each is as unsure as what it leaves open reaches on the
+//! side of the other: the sums leave open what sleeps absorbed and which waits are the program's own, and see no order of events. Of a program that
 //! spins it counts only if it knows how much. What may have come out of a sleep is no more than the evidence says.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
@@ -22,10 +23,11 @@
 
 use crate::alone::{self, Hints};
 use crate::bounds::{Bound, Bounds};
-use crate::calibrated::REST_OF_RUN;
+use crate::calibrated::{REPLAY, REST_OF_RUN, WAITS_OF_ITS_OWN};
 use crate::combine::Weight;
 use crate::counterfactual::Counterfactual;
 use crate::definitions::{NEARLY_ALL, NEGLIGIBLE};
+use crate::interval::towards;
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
@@ -43,6 +45,8 @@ pub struct Loss {
     /// The time that would not have been needed alone, in nanoseconds: at least, most likely, at most. Less than 0 where it
     /// would take longer alone.
     pub lost_ns: [f64; 3],
+    /// What the sums say was lost if all waiting for siblings is the program's own, in nanoseconds.
+    pub own_ns: f64,
     /// The part of the likely loss in which tasks waited for CPUs themselves; the rest they waited for others.
     pub steal_ns: f64,
     /// Of the likely loss, time in which its own CPU budget may have stopped it anyway.
@@ -90,6 +94,12 @@ impl Loss {
         self.slowdown_at(self.evident.map_or(self.lost_ns[1], |e| e.by_sums_ns))
     }
 
+    /// How far off the sums may be because they do not tell whose waiting is induced, as a logarithm: in one program of so many none is.
+    pub(crate) fn waits_unsure(&self) -> f64 {
+        let unknown = (WAITS_OF_ITS_OWN * (1.0 - WAITS_OF_ITS_OWN)).sqrt();
+        unknown * (self.slowdown_by_sums() / self.slowdown_at(self.own_ns)).ln().max(0.0)
+    }
+
     /// Whether it rests on evidence more than on the sums.
     pub fn is_evident(&self) -> bool {
         self.evident.is_some_and(|e| e.weight.share > 0.5)
@@ -108,6 +118,7 @@ impl Loss {
     fn add(&mut self, o: &Loss) {
         self.wall_ns += o.wall_ns;
         self.steal_ns += o.steal_ns;
+        self.own_ns += o.own_ns;
         (0..3).for_each(|i| self.lost_ns[i] += o.lost_ns[i]);
     }
 }
@@ -118,13 +129,15 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     let wall_ns = slot.wall_ns;
     let bounds = Bounds::of(slot);
     let lost = |slowdown: f64| wall_ns * (1.0 - 1.0 / slowdown);
-    let (likely_ns, most_ns, steal) = match alone::likely_and_most(slot, hints, &bounds) {
-        Some((likely, most)) => {
+    let (told_ns, steal) = match alone::own_likely_most(slot, hints, &bounds) {
+        Some(told) => {
+            let likely = told[1];
             let steal = if likely.slowdown > 1.0 { likely.steal / (likely.slowdown - 1.0) } else { 0.0 };
-            (lost(likely.slowdown), lost(most.slowdown), steal)
+            (told.map(|alone| lost(alone.slowdown)), steal)
         }
-        None => (bounds.most_lost_ns, bounds.most_lost_ns, 1.0),
+        None => ([bounds.most_lost_ns; 3], 1.0),
     };
+    let [own_ns, likely_ns, most_ns] = told_ns;
     let spared_ns: f64 = slot.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum();
     // What rounding leaves of a difference is no loss.
     let is_all_spared = spared_ns >= likely_ns - 1.0;
@@ -136,6 +149,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     Loss {
         wall_ns,
         lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
+        own_ns: own_ns.min(likely_ns),
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         stopped_anyway_ns: 0.0,
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - ROUNDING) && likely_ns > 0.0).then_some(bounds.by),
@@ -220,16 +234,22 @@ impl Losses {
     /// bounded more tightly than its slots, or another where evidence decides.
     pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
         let (sums, kept) = self.by_sums();
-        let Some(evident_ns) = self.evident_ns(known) else { return (sums, kept) };
+        let Some(open_ns) = self.evident_ns(known) else { return (sums, kept) };
         let wall_ns = self.whole.wall_ns;
         let alone = |lost_ns: f64| (wall_ns - lost_ns).max(1.0).ln();
         let [mut least, likely, most] = sums.lost_ns;
-        let unsure = (alone(evident_ns[0]) - alone(evident_ns[2])) / 2.0;
+        // Each says how far off it may be on the side of the other: by itself, and by what it leaves open.
+        let open =
+            |lost_ns: [f64; 3], another_ns: f64| towards(lost_ns.map(|ns| -alone(ns)), -alone(another_ns));
+        let unsure = REPLAY.hypot(open(open_ns, likely));
+        let sums_unsure = REST_OF_RUN.hypot(sums.waits_unsure()).hypot(open(sums.lost_ns, open_ns[1]));
         // The sums can be wrong by all that they say was lost, or by all that may have been lost besides.
         let certain_ns = Bounds::of(&self.whole).certain_ns;
         let at_stake = (alone(0.0) - alone(likely)).abs().max(alone(likely) - alone(certain_ns));
-        let apart = alone(evident_ns[1]) - alone(likely);
-        let weight = Weight::of(apart, unsure, 0.0, REST_OF_RUN).at_most(at_stake);
+        let apart = alone(open_ns[1]) - alone(likely);
+        let weight = Weight::of(apart, unsure, 0.0, sums_unsure).at_most(at_stake);
+        let off = |lost_ns: f64, by: f64| (wall_ns - (alone(lost_ns) + by).exp()).min(certain_ns);
+        let evident_ns = [off(open_ns[0], REPLAY), open_ns[1], off(open_ns[2], -REPLAY)];
         // What may have come out of a sleep is no more than the evidence says.
         least = least.max(evident_ns[0].min(likely));
         let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
@@ -278,7 +298,8 @@ impl Losses {
         };
         let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
         let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
-        (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, stopped_anyway_ns, bound, ..self.sum }, kept)
+        let (steal_ns, own_ns) = (self.sum.steal_ns * kept, self.sum.own_ns.min(bounded_ns));
+        (Loss { lost_ns, own_ns, steal_ns, stopped_anyway_ns, bound, ..self.sum }, kept)
     }
 }
 

@@ -9,8 +9,9 @@
 //! at their time or after their length, whether siblings share their work, how long wake-ups take, and what threads that spin waited for. Where
 //! nobody tells spinning from computing, they may have spun whenever a sibling was off its CPU.
 
-use crate::calibrated::{ALL_THE_TIME, REPLAY, REPLAY_OF_WAITS};
+use crate::calibrated::REPLAY;
 use crate::counterfactual::AloneTime;
+use crate::definitions::NEGLIGIBLE;
 use corun_model::run_log::RunLog;
 use corun_model::{Observation, TenantId};
 use corun_sim::replay::script::{Op, Script, Spinning};
@@ -132,8 +133,7 @@ impl Replayer {
         let mut ends = vec![alone.least_ns as f64, alone.most_ns as f64];
         let scripts = &transcript.program.scripts;
         let waits = scripts.iter().flat_map(|s| &s.ops).filter(|op| matches!(op, Op::Wait(_))).count();
-        let per_s = waits as f64 * 1e9 / wall_ns.max(1.0);
-        if self.wake_up_ns.is_none() && per_s > ALL_THE_TIME {
+        if self.wake_up_ns.is_none() && waits as f64 * wake_up_ns as f64 > NEGLIGIBLE * wall_ns {
             for wake_up_ns in [0, 2 * wake_up_ns] {
                 ends.push(again(Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
             }
@@ -147,11 +147,8 @@ impl Replayer {
         if most_ns - likely_ns > matters_ns {
             ends.push(again(Conditions { spun: Spinning::Most, ..conditions })?.least_ns as f64);
         }
-        // Who spins waits as often as it likes: no log tells.
-        let waits = if likely_ns > matters_ns { 1.0 } else { (per_s / ALL_THE_TIME).min(1.0) };
-        let error = REPLAY + (REPLAY_OF_WAITS - REPLAY) * waits;
-        let least = ends.iter().copied().fold(f64::INFINITY, f64::min) * (-error).exp();
-        let most = ends.iter().copied().fold(0.0, f64::max) * error.exp();
+        let least = ends.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ends.iter().copied().fold(0.0, f64::max);
         Ok([least, alone.likely_ns as f64, most])
     }
 }

@@ -13,7 +13,7 @@
 //! error goes.
 
 use crate::alone::{self, Alone, Hints};
-use crate::calibrated::{REST_OF_RUN, WAITS_OF_ITS_OWN};
+use crate::calibrated::REST_OF_RUN;
 use crate::combine::Evidence;
 use crate::counterfactual::Counterfactual;
 use crate::dedicated::{self, Speed};
@@ -230,11 +230,7 @@ impl Estimator for LedgerAndReplay {
             false => loss.slowdown_by_sums(),
         };
         let of_window = |w: &Window| alone::likely(w, hints).map(value);
-        // Whether waiting is the program's own is not known: it is somewhere between the bounds.
-        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
-        let unknown = (WAITS_OF_ITS_OWN * (1.0 - WAITS_OF_ITS_OWN)).sqrt();
-        let between_bounds = unknown * (slowdown / unbound).ln();
-        let bias = REST_OF_RUN.min(of.at_stake(shared, slowdown)).hypot(between_bounds);
+        let bias = REST_OF_RUN.min(of.at_stake(shared, slowdown)).hypot(loss.waits_unsure());
         let spread = interval::spread(of.shared, of_window);
         let dedicated = of.all_dedicated.len();
         let by_sums = StretchEstimate {

@@ -159,7 +159,8 @@ fn what_one_phase_gains_and_the_next_loses_is_judged_over_the_whole_run() {
     }
     let run = predictor.so_far().unwrap();
     assert_eq!(run.method, Method::Replay);
-    assert!((run.slowdown - 2.0).abs() < 0.01, "{}", run.slowdown);
+    // A replay itself is not quite exact, so the sums keep some say.
+    assert!((run.slowdown - 2.0).abs() < 0.05, "{}", run.slowdown);
     let of_parts = run.parts.steal + run.parts.sync + run.parts.other;
     assert!((of_parts - (run.slowdown - 1.0)).abs() < 1e-9, "the parts sum to it");
 }
