@@ -272,7 +272,7 @@ fn a_cgroup_may_be_empty_when_it_is_watched_and_its_removal_ends_the_measurement
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, format!("corun: nobody is in cgroup {name} yet; who comes will be watched\n"));
+        assert_eq!(said, format!("corun: cgroup {name} is empty; processes that come will be watched\n"));
         // A process that comes, goes, and comes again is the subject.
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(700));

@@ -2,6 +2,7 @@
 
 use assert_cmd::cargo::CommandCargoExt;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -15,13 +16,17 @@ fn a_signal_that_only_the_command_can_act_on_is_passed_on_to_it() {
         let script = format!(
             "trap 'echo saved; exit 7' {name}; echo ready; for i in $(seq 500); do sleep 0.02; done; exit 8"
         );
-        let mut corun = Command::cargo_bin("corun")
-            .unwrap()
-            .args([verb, "-q", "--", "sh", "-c", &script])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::cargo_bin("corun").unwrap();
+        command.args([verb, "-q", "--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A background job ignores SIGQUIT, and so would all that it starts.
+        // SAFETY: signal() is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        let mut corun = command.spawn().unwrap();
         let mut out = BufReader::new(corun.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
