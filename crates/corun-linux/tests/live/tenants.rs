@@ -264,7 +264,8 @@ fn short_commands_have_their_names_and_naming_them_reads_nothing() {
         after.1 - before.1
     );
     assert!(named + others >= COMMANDS, "{named} and {others} of {COMMANDS}");
-    assert!(others <= COMMANDS / 100, "{others} of {COMMANDS} have another name");
+    // A command that ends before its group was seen has its own name. Few are so short.
+    assert!(others <= COMMANDS / 50, "{others} of {COMMANDS} have another name");
     assert!(after.1 - before.1 < COMMANDS as u64 / 2 && after.0 - before.0 < COMMANDS as u64 / 2);
 }
 
