@@ -38,28 +38,14 @@ impl Interrupt {
     /// The kernel's error; for these signals it has no reason to fail.
     pub fn install() -> io::Result<Interrupt> {
         for signal in SIGNALS {
-            // SAFETY: a zeroed sigaction is valid, both structures outlive the calls, and the handler only touches atomics
-            // and calls signal(), which are async-signal-safe.
-            let done = unsafe {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                let mut before: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction =
-                    note as extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) as usize;
-                // No SA_RESTART: a sleeping or waiting thread wakes up and can check the flag.
-                action.sa_flags = libc::SA_SIGINFO;
-                libc::sigemptyset(&mut action.sa_mask);
-                if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 {
-                    -1
-                } else if before.sa_sigaction == libc::SIG_IGN {
-                    0
-                } else {
+            // No SA_RESTART: a sleeping or waiting thread wakes up and can check the flag.
+            handle(signal, note, 0, |before| {
+                let may = before != libc::SIG_IGN;
+                if may {
                     HANDLED.fetch_or(bit(signal), Ordering::Relaxed);
-                    libc::sigaction(signal, &action, std::ptr::null_mut())
                 }
-            };
-            if done != 0 {
-                return Err(io::Error::last_os_error());
-            }
+                may
+            })?;
         }
         Ok(Interrupt(()))
     }
@@ -116,12 +102,54 @@ impl Drop for AtOnce {
 }
 
 /// Ends the process by a signal: in its handler, after the handler returns.
-fn die(signal: i32) {
+pub(crate) fn die(signal: i32) {
     // SAFETY: both calls are async-signal-safe and have no preconditions.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }
+}
+
+/// What is called when a signal comes. It may only do what is async-signal-safe.
+pub(crate) type Handler = extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void);
+
+/// Installs a handler if it `may` replace the one before, and says whether it did.
+///
+/// # Errors
+/// What the kernel says; of signals that can be handled it has nothing to say.
+pub(crate) fn handle(
+    signal: i32,
+    handler: Handler,
+    flags: i32,
+    may: impl Fn(libc::sighandler_t) -> bool,
+) -> io::Result<bool> {
+    // SAFETY: a zeroed sigaction is valid, and both structures outlive the calls. A [`Handler`] is async-signal-safe.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if !may(before.sa_sigaction) {
+            return Ok(false);
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigemptyset(&mut action.sa_mask);
+        match libc::sigaction(signal, &action, std::ptr::null_mut()) {
+            0 => Ok(true),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Whether a process sent a signal: a terminal sends as the kernel does.
+///
+/// # Safety
+/// The kernel filled it in, as it does for a [`Handler`].
+pub(crate) unsafe fn was_sent(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the caller's.
+    unsafe { (*info).si_code <= 0 }
 }
 
 fn bit(signal: i32) -> u32 {
@@ -130,7 +158,7 @@ fn bit(signal: i32) -> u32 {
 
 extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     // SAFETY: the kernel passes a filled structure to a handler that was installed with SA_SIGINFO.
-    if unsafe { (*info).si_code } <= 0 {
+    if unsafe { was_sent(info) } {
         SENT.store(true, Ordering::Relaxed);
     }
     if AT_ONCE.load(Ordering::SeqCst) > 0 {

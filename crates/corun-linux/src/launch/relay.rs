@@ -3,6 +3,7 @@
 //! Many programs write a checkpoint on SIGUSR1, or print their stacks on SIGQUIT. Batch systems and users send such a signal to the
 //! process that they started, which is corun. By default it would end corun, and the command would go on unwatched.
 
+use crate::interrupt::{die, handle, was_sent};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
 
@@ -31,36 +32,19 @@ impl Drop for Relay {
     }
 }
 
-/// Replaces the default action of a signal. One that is ignored stays so, and a handler of the program that uses this crate stays.
+/// Replaces the default action of a signal. A signal that is ignored stays ignored, and a handler of the program that uses this crate stays.
 fn install(signal: i32) {
-    // SAFETY: a zeroed sigaction is valid and both structures outlive the calls. The handler touches only an atomic, and calls kill,
-    // signal and raise, which are async-signal-safe.
-    unsafe {
-        let mut before: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal, std::ptr::null(), &mut before) == 0 && before.sa_sigaction == libc::SIG_DFL
-        {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction =
-                pass_on as extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            libc::sigemptyset(&mut action.sa_mask);
-            libc::sigaction(signal, &action, std::ptr::null_mut());
-        }
-    }
+    // With these signals the kernel has no reason to refuse.
+    let _ = handle(signal, pass_on, libc::SA_RESTART, |before| before == libc::SIG_DFL);
 }
 
 extern "C" fn pass_on(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     let command = COMMAND.load(Ordering::SeqCst);
-    // SAFETY: the kernel passes a filled structure to a handler that was installed with SA_SIGINFO. The command was not collected, so
-    // the PID is its own.
-    unsafe {
-        let is_by_terminal = (*info).si_code > 0;
-        if command == 0 {
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        } else if !is_by_terminal {
-            // In a terminal, the command itself receives the signal.
-            libc::kill(command, signal);
-        }
+    if command == 0 {
+        die(signal);
+    // SAFETY: the kernel passes a filled structure to a handler. A terminal tells the command itself.
+    } else if unsafe { was_sent(info) } {
+        // SAFETY: kill is async-signal-safe. The command was not collected, so the PID is its own.
+        unsafe { libc::kill(command, signal) };
     }
 }
