@@ -2,7 +2,7 @@
 //! only observes.
 
 use crate::config::{self, Config, Source};
-use crate::exposition::{Exposition, Format};
+use crate::exposition::{takes_gzip, Exposition, Format};
 use crate::health::{Health, Part};
 use crate::http::{self, Counts, Request, Response};
 use crate::metrics::{Exports, Own};
@@ -277,10 +277,12 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
                 count_until_now(shared);
             }
             let format = Format::accepted(&request.accept);
+            let is_zipped = takes_gzip(&request.accept_encoding);
             Response {
                 status: http::OK,
                 content_type: format.content_type(),
-                body: exposition.encode(format),
+                content_encoding: is_zipped.then_some("gzip"),
+                body: if is_zipped { exposition.encode_zipped(format) } else { exposition.encode(format) },
             }
         }
         "/livez" => match lock(&shared.health).lives(now) {
@@ -294,6 +296,7 @@ fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Respon
         "/doctor" => Response {
             status: http::OK,
             content_type: "application/json",
+            content_encoding: None,
             body: vec![shared.doctor.json_of_agent(ring_found(shared).as_ref()).into_bytes().into()],
         },
         "/" => Response::text(http::OK, "/metrics\n/livez\n/readyz\n/doctor\n"),
@@ -355,7 +358,10 @@ fn own(shared: &Shared) -> Own {
 }
 
 fn take(shared: &Shared, seen: &Observation, window: Duration) {
-    lock(&shared.totals).push(seen);
+    let mut totals = lock(&shared.totals);
+    totals.ahead_ns = now_unix_ns().saturating_sub(now_ns());
+    totals.push(seen);
+    drop(totals);
     shared.counted.notify_all();
     let untracked = seen.loss.untracked_tasks;
     let mut health = lock(&shared.health);

@@ -2,8 +2,10 @@
 //!
 //! The part on tenants and the machine is written once per window, for the first scraper that asks. Everybody who asks before the next
 //! window shares these bytes. A later window reuses their memory, so scrapes need no more memory, however many there are. The part on
-//! the agent itself is a few lines, written for each request.
+//! the agent itself is a few lines, written for each request. It is the same with the compressed page, which exists only if somebody
+//! asks for it.
 
+use crate::gzip::{self, Part};
 use crate::metrics::{of_own, of_seen, Own, Page};
 use crate::protobuf::Families;
 use crate::text::{Dialect, Text, END_OF_OPEN_METRICS};
@@ -29,17 +31,13 @@ impl Format {
     /// The preferred format of an `Accept` line: among several with the same weight, the first.
     pub fn accepted(accept: &str) -> Format {
         let mut best = (Format::Prometheus, 0.0);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let parameters: Vec<(&str, &str)> = parts.filter_map(|p| p.split_once('=')).collect();
-            let parameter = |name| parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
-            let weight = parameter("q").map_or(1.0, |q| q.parse().unwrap_or(0.0));
-            let format = match &*kind {
+        for range in ranges(accept) {
+            let weight = range.weight();
+            let format = match &*range.kind {
                 "application/openmetrics-text" => Format::OpenMetrics,
                 "application/vnd.google.protobuf"
-                    if parameter("proto") == Some("io.prometheus.client.MetricFamily")
-                        && parameter("encoding") == Some("delimited") =>
+                    if range.parameter("proto") == Some("io.prometheus.client.MetricFamily")
+                        && range.parameter("encoding") == Some("delimited") =>
                 {
                     Format::Protobuf
                 }
@@ -65,6 +63,36 @@ impl Format {
     }
 }
 
+/// Whether the scraper takes gzip, by its `Accept-Encoding` line.
+pub fn takes_gzip(accept_encoding: &str) -> bool {
+    ranges(accept_encoding).any(|range| range.kind == "gzip" && range.weight() > 0.0)
+}
+
+/// One of the alternatives in an `Accept` line or a similar one.
+struct Range<'a> {
+    kind: String,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Range<'a> {
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+    }
+
+    /// How welcome it is; 0: not at all.
+    fn weight(&self) -> f64 {
+        self.parameter("q").map_or(1.0, |q| q.parse().unwrap_or(0.0))
+    }
+}
+
+fn ranges(line: &str) -> impl Iterator<Item = Range<'_>> {
+    line.split(',').map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        Range { kind, parameters: parts.filter_map(|p| p.split_once('=')).collect() }
+    })
+}
+
 /// Bytes that several requests can share.
 pub type Bytes = Arc<Vec<u8>>;
 
@@ -82,6 +110,10 @@ struct Seen {
     /// Up to which window; `None`: nothing is written yet.
     windows: Option<u64>,
     bytes: Bytes,
+    /// The same, compressed; `None`: nobody has asked for it.
+    zipped: Option<Part>,
+    /// Memory for that.
+    room: Vec<u8>,
 }
 
 impl Exposition {
@@ -92,28 +124,35 @@ impl Exposition {
 
     /// All metrics as they are now: the parts of one page.
     pub fn encode(&self, format: Format) -> Vec<Bytes> {
-        let seen = self.seen(format);
+        vec![self.seen(format).bytes.clone(), self.own(format).into()]
+    }
+
+    /// The same page, compressed by gzip.
+    pub fn encode_zipped(&self, format: Format) -> Vec<Bytes> {
+        let seen = self.seen(format).zipped();
+        gzip::joined(&[seen, Part::of(&self.own(format), Vec::new())])
+    }
+
+    fn own(&self, format: Format) -> Vec<u8> {
         let own = (self.own)();
         let mut own = written(format, Vec::new(), |page| of_own(page, &own));
         if format == Format::OpenMetrics {
             own.extend(END_OF_OPEN_METRICS);
         }
-        vec![seen, own.into()]
+        own
     }
 
-    fn seen(&self, format: Format) -> Bytes {
+    fn seen(&self, format: Format) -> MutexGuard<'_, Seen> {
         let mut seen = lock(&self.seen[format as usize]);
         let totals = lock(&self.totals);
         let windows = Some(totals.node.windows);
         if seen.windows != windows {
-            seen.windows = None;
-            // Who is still sending what was written before keeps it.
-            let before = Arc::try_unwrap(std::mem::take(&mut seen.bytes));
-            let mut room = before.unwrap_or_else(|sent| Vec::with_capacity(sent.len()));
-            room.clear();
-            *seen = Seen { bytes: written(format, room, |page| of_seen(page, &totals)).into(), windows };
+            let Seen { bytes, zipped, room, .. } = std::mem::take(&mut *seen);
+            let bytes = written(format, room_of(bytes), |page| of_seen(page, &totals)).into();
+            let room = zipped.map_or(room, |part| room_of(part.bytes));
+            *seen = Seen { windows, bytes, zipped: None, room };
         }
-        seen.bytes.clone()
+        seen
     }
 
     /// The same metrics for somebody else.
@@ -125,6 +164,20 @@ impl Exposition {
         of_seen(page, &lock(&self.totals))?;
         of_own(page, &own)
     }
+}
+
+impl Seen {
+    fn zipped(&mut self) -> Part {
+        let Seen { bytes, zipped, room, .. } = self;
+        zipped.get_or_insert_with(|| Part::of(bytes, std::mem::take(room))).clone()
+    }
+}
+
+/// The memory of a page that was sent. Who is still sending it keeps it.
+fn room_of(sent: Bytes) -> Vec<u8> {
+    let mut room = Arc::try_unwrap(sent).unwrap_or_else(|sent| Vec::with_capacity(sent.len()));
+    room.clear();
+    room
 }
 
 /// Writes in a format, into the room that there is.

@@ -26,6 +26,8 @@ pub struct Request {
     pub query: String,
     /// The `Accept` line.
     pub accept: String,
+    /// The `Accept-Encoding` line.
+    pub accept_encoding: String,
 }
 
 /// An answer.
@@ -35,6 +37,8 @@ pub struct Response {
     pub status: (u16, &'static str),
     /// What the body is.
     pub content_type: &'static str,
+    /// How the body is compressed, if it is.
+    pub content_encoding: Option<&'static str>,
     /// The body, in parts.
     pub body: Vec<Arc<Vec<u8>>>,
 }
@@ -45,6 +49,7 @@ impl Response {
         Response {
             status,
             content_type: "text/plain; charset=utf-8",
+            content_encoding: None,
             body: vec![body.into().into_bytes().into()],
         }
     }
@@ -130,9 +135,11 @@ fn handle(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Response, time: Du
 
 fn head(response: &Response) -> Vec<u8> {
     let (status, reason) = response.status;
+    let encoding = response.content_encoding.map(|name| format!("Content-Encoding: {name}\r\n"));
     format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {}\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n",
         response.content_type,
+        encoding.unwrap_or_default(),
         response.body.iter().map(|part| part.len()).sum::<usize>(),
     )
     .into_bytes()
@@ -176,9 +183,12 @@ pub fn parse(bytes: &[u8]) -> Option<Result<(Request, bool), Refused>> {
     let target = request.path.unwrap_or("/");
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (path, query) = (path.to_owned(), query.to_owned());
-    let accept = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("accept"));
-    let accept = accept.map(|h| String::from_utf8_lossy(h.value).into_owned()).unwrap_or_default();
-    Some(Ok((Request { path, query, accept }, is_head)))
+    let header = |name| {
+        let found = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
+        found.map(|h| String::from_utf8_lossy(h.value).into_owned()).unwrap_or_default()
+    };
+    let (accept, accept_encoding) = (header("accept"), header("accept-encoding"));
+    Some(Ok((Request { path, query, accept, accept_encoding }, is_head)))
 }
 
 fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
@@ -226,6 +236,13 @@ mod tests {
         let answer = ask(address, "GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &answer[..20]);
         assert_eq!(answer.split("\r\n\r\n").nth(1).unwrap(), "/a".repeat(100_000));
+        let asked =
+            parse(b"GET /a?b HTTP/1.1\r\naccept-encoding: gzip\r\nAccept: */*\r\n\r\n").unwrap().unwrap().0;
+        let words = [asked.path, asked.query, asked.accept, asked.accept_encoding];
+        assert_eq!(words, ["/a", "b", "*/*", "gzip"]);
+        let zipped = Response { content_encoding: Some("gzip"), ..Response::text(OK, "") };
+        assert!(String::from_utf8(head(&zipped)).unwrap().contains("\r\nContent-Encoding: gzip\r\n"));
+        assert!(!answer.contains("Content-Encoding"));
         assert!(ask(address, "HEAD /a HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
         assert!(ask(address, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
         assert!(ask(address, "what\r\n\r\n").starts_with("HTTP/1.1 400 "));

@@ -9,8 +9,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`agent`] | the loop: watches, answers, obeys its service manager |
-//! | [`totals`], [`admission`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, who is among these, and what they are called |
-//! | [`metrics`], [`exposition`], [`text`], [`protobuf`], [`field`] | what is scraped: as text, and with native histograms |
+//! | [`totals`], [`admission`], [`blame`], [`longest`], [`label`] | counters for a bounded number of tenants and culprits, who is among these, an example of a long wait, and what they are called |
+//! | [`metrics`], [`exposition`], [`text`], [`protobuf`], [`field`], [`gzip`] | what is scraped: as text, and with native histograms; compressed |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`otlp`] | metrics for a collector of OpenTelemetry |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
@@ -24,9 +24,11 @@ pub mod blame;
 pub mod config;
 pub mod exposition;
 pub mod field;
+pub mod gzip;
 pub mod health;
 pub mod http;
 pub mod label;
+pub mod longest;
 pub mod metrics;
 pub mod otlp;
 pub mod past;

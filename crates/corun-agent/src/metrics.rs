@@ -4,6 +4,7 @@
 //! compared with [`METRICS`].
 
 use crate::label;
+use crate::longest::Longest;
 use crate::totals::{Series, Totals, CATEGORIES};
 use corun_model::histogram::BUCKETS;
 use corun_model::Histogram;
@@ -165,7 +166,7 @@ pub trait Rows {
     /// # Errors
     /// When there is no room.
     fn gauge(&mut self, labels: Labels, value: f64) -> Result<(), Error>;
-    /// A histogram, with the sum of all lengths.
+    /// A histogram, with the sum of all lengths, and an example of a long one.
     ///
     /// # Errors
     /// When there is no room.
@@ -175,6 +176,7 @@ pub trait Rows {
         since_ns: u64,
         sum_ns: u64,
         waits: &Histogram,
+        longest: Option<&Longest>,
     ) -> Result<(), Error>;
 }
 
@@ -223,7 +225,7 @@ fn tenants(page: &mut dyn Page, totals: &Totals) -> Result<(), Error> {
         let mut told = totals.series().filter_map(|s| Some((s, s.waits.as_ref()?)));
         told.try_for_each(|(s, waits)| {
             let labels = [("tenant", &*s.label)];
-            rows.histogram(&labels, s.since_ns, s.blame.total_ns(), waits)
+            rows.histogram(&labels, s.since_ns, s.blame.total_ns(), waits, s.longest.as_ref())
         })
     })?;
     page.metric(&TENANT_INFO, &mut |rows| {

@@ -8,6 +8,7 @@
 //! below the probe's resolution are in the zero bucket, and longer ones than its range are infinite.
 
 use crate::field::put;
+use crate::longest::Longest;
 use crate::metrics::{classic, edge, seconds, Kind, Labels, Metric, Page, Rows, Write};
 use corun_model::histogram::BUCKETS;
 use corun_model::Histogram as Waits;
@@ -87,6 +88,45 @@ pub struct Bucket {
     /// Its upper edge.
     #[prost(double, optional, tag = "2")]
     pub edge: Option<f64>,
+    /// An example of what is in it.
+    #[prost(message, optional, tag = "3")]
+    pub exemplar: Option<Exemplar>,
+}
+
+/// An example of what is in a bucket.
+#[derive(Clone, PartialEq, Message)]
+pub struct Exemplar {
+    /// What it is.
+    #[prost(message, repeated, tag = "1")]
+    pub labels: Vec<Label>,
+    /// Its length.
+    #[prost(double, optional, tag = "2")]
+    pub value: Option<f64>,
+    /// When it was.
+    #[prost(message, optional, tag = "3")]
+    pub at: Option<Timestamp>,
+}
+
+/// A label of an exemplar.
+#[derive(Clone, PartialEq, Message)]
+pub struct Label {
+    /// Its name.
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    /// Its value.
+    #[prost(string, optional, tag = "2")]
+    pub value: Option<String>,
+}
+
+/// A time of day.
+#[derive(Clone, PartialEq, Message)]
+pub struct Timestamp {
+    /// Whole seconds since 1970.
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    /// Nanoseconds since then.
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
 }
 
 /// Native buckets one after another.
@@ -162,14 +202,35 @@ impl Rows for Lines {
         self.series(labels, GAUGE, &Number { value: Some(value) })
     }
 
-    fn histogram(&mut self, labels: Labels, _: u64, sum_ns: u64, waits: &Waits) -> Result<(), Error> {
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        _: u64,
+        sum_ns: u64,
+        waits: &Waits,
+        mut longest: Option<&Longest>,
+    ) -> Result<(), Error> {
         let mut cumulative = 0;
         let classic = classic(waits).map(|(edge, n)| {
             cumulative += n;
-            Bucket { cumulative: Some(cumulative), edge: Some(edge) }
+            let exemplar = longest.take_if(|longest| seconds(longest.ns()) < edge).map(exemplar);
+            Bucket { cumulative: Some(cumulative), edge: Some(edge), exemplar }
         });
         let histogram = Histogram { sum: Some(seconds(sum_ns)), classic: classic.collect(), ..native(waits) };
         self.series(labels, HISTOGRAM, &histogram)
+    }
+}
+
+fn exemplar(longest: &Longest) -> Exemplar {
+    let label = |(name, value): (&str, String)| Label { name: Some(name.into()), value: Some(value) };
+    let second = 1_000_000_000;
+    Exemplar {
+        labels: longest.labels().into_iter().map(label).collect(),
+        value: Some(seconds(longest.ns())),
+        at: Some(Timestamp {
+            seconds: (longest.unix_ns / second) as i64,
+            nanos: (longest.unix_ns % second) as i32,
+        }),
     }
 }
 

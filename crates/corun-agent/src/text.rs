@@ -6,6 +6,7 @@
 //! prometheus-client formats each line again; a test compares the two, byte by byte. In both formats edges
 //! have Go's format, so that a series is the same in both.
 
+use crate::longest::Longest;
 use crate::metrics::{classic, seconds, Kind, Labels, Metric, Page, Rows, Write};
 use corun_model::Histogram;
 use std::fmt::Error;
@@ -54,8 +55,9 @@ impl Page for Text {
             self.put(&["# UNIT ", family, " seconds\n"]);
         }
         debug_assert!(metric.kind != Kind::Counter || metric.name.ends_with("_total"));
-        let Text { bytes, edges, .. } = self;
-        write(&mut Lines { bytes, edges, name: metric.name, before: Vec::new() })
+        let Text { bytes, edges, dialect } = self;
+        let has_exemplars = *dialect == Dialect::OpenMetrics;
+        write(&mut Lines { bytes, edges, name: metric.name, has_exemplars, before: Vec::new() })
     }
 }
 
@@ -64,6 +66,8 @@ struct Lines<'a> {
     bytes: &'a mut Vec<u8>,
     edges: &'a [String],
     name: &'a str,
+    /// Whether its dialect has exemplars.
+    has_exemplars: bool,
     /// The beginning of the lines of a histogram's buckets; the buffer is reused.
     before: Vec<u8>,
 }
@@ -80,6 +84,18 @@ impl Lines<'_> {
             self.bytes.push(b'}');
         }
         self.value(value);
+    }
+
+    fn exemplar(&mut self, longest: &Longest) {
+        self.bytes.extend(b" # {");
+        for (at, (name, value)) in longest.labels().iter().enumerate() {
+            self.bytes.extend(if at == 0 { &b""[..] } else { b"," });
+            put_label(self.bytes, name, value);
+        }
+        self.bytes.extend(b"} ");
+        self.bytes.extend(dtoa::Buffer::new().format_finite(seconds(longest.ns())).as_bytes());
+        let ms = longest.unix_ns / 1_000_000;
+        self.bytes.extend(format!(" {}.{:03}", ms / 1_000, ms % 1_000).as_bytes());
     }
 
     fn value(&mut self, value: &str) {
@@ -105,7 +121,14 @@ impl Rows for Lines<'_> {
         Ok(())
     }
 
-    fn histogram(&mut self, labels: Labels, _: u64, sum_ns: u64, waits: &Histogram) -> Result<(), Error> {
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        _: u64,
+        sum_ns: u64,
+        waits: &Histogram,
+        longest: Option<&Longest>,
+    ) -> Result<(), Error> {
         let mut before = std::mem::take(&mut self.before);
         before.clear();
         before.extend(self.name.as_bytes());
@@ -116,12 +139,17 @@ impl Rows for Lines<'_> {
         }
         before.extend(b"le=\"");
         let mut cumulative = 0;
-        for (edge, (_, n)) in self.edges.iter().zip(classic(waits)) {
+        let mut longest = longest.filter(|_| self.has_exemplars);
+        for (edge, (upper, n)) in self.edges.iter().zip(classic(waits)) {
             cumulative += n;
             self.bytes.extend(&before);
             self.bytes.extend(edge.as_bytes());
-            self.bytes.extend(b"\"}");
-            self.value(itoa::Buffer::new().format(cumulative));
+            self.bytes.extend(b"\"} ");
+            self.bytes.extend(itoa::Buffer::new().format(cumulative).as_bytes());
+            if let Some(longest) = longest.take_if(|longest| seconds(longest.ns()) < upper) {
+                self.exemplar(longest);
+            }
+            self.bytes.push(b'\n');
         }
         self.before = before;
         self.line("_sum", labels, dtoa::Buffer::new().format_finite(seconds(sum_ns)));

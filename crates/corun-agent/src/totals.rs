@@ -9,7 +9,8 @@
 use crate::admission::{is_asked_for, Claim};
 use crate::blame::{left_after, Blame};
 use crate::label;
-use corun_model::observation::{Account, Loss, TenantObservation};
+use crate::longest::{self, Longest};
+use corun_model::observation::{Account, Loss, TaskObservation, TenantObservation};
 use corun_model::{Histogram, Ledger, Observation, TakenBy, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Series {
     pub time: ByCategory,
     /// Lengths of its waits in the run queue; `None` if the source does not have them.
     pub waits: Option<Histogram>,
+    /// An example of a long wait; `None` if there was none so far.
+    pub longest: Option<Longest>,
     /// Who took its steal.
     pub blame: Blame<Arc<str>>,
     /// The start of its count, on the host's clock.
@@ -122,6 +125,8 @@ pub struct Totals {
     places: BTreeMap<TenantId, Place>,
     /// The machine as a whole.
     pub node: Node,
+    /// How far the time of day is ahead of the host's clock.
+    pub ahead_ns: u64,
 }
 
 impl Totals {
@@ -140,6 +145,7 @@ impl Totals {
             labels: BTreeMap::new(),
             places: BTreeMap::new(),
             node: Node::default(),
+            ahead_ns: 0,
         }
     }
 
@@ -182,6 +188,9 @@ impl Totals {
         self.node.add(seen);
         for t in &seen.by_tenant {
             self.add(t, seen);
+        }
+        for task in &seen.tasks {
+            self.note_wait(task, seen);
         }
         let (end_ns, left) = (seen.end_ns, left_after(seen.window_ns()));
         for s in self.series.values_mut() {
@@ -373,6 +382,32 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// Keeps the longest wait of a task if it is that of its tenant.
+    fn note_wait(&mut self, task: &TaskObservation, seen: &Observation) {
+        let Some(bucket) = longest::bucket_of(task) else { return };
+        let Some(Place::Own(label)) = self.places.get(&task.tenant) else { return };
+        let gives_way = |known: &Longest| known.gives_way(bucket, seen.end_ns);
+        if !self.series.get(label).is_some_and(|s| s.longest.as_ref().is_none_or(gives_way)) {
+            return;
+        }
+        let culprit = longest::main_culprit(&task.account).map(|id| match id == task.tenant {
+            true => Arc::from(label::SELF),
+            false => self.label_of(id, seen),
+        });
+        let longest = Longest {
+            task: task.id,
+            thread: task.name.clone(),
+            culprit,
+            ended_ns: seen.end_ns,
+            unix_ns: seen.end_ns + self.ahead_ns,
+            bucket,
+        };
+        let label = label.clone();
+        self.series.entry(label).and_modify(|s| s.longest = Some(longest));
+    }
+}
+
 impl Series {
     fn new(label: Arc<str>, kind: TenantKind, key: String, since_ns: u64) -> Series {
         Series {
@@ -381,6 +416,7 @@ impl Series {
             key,
             time: ByCategory::default(),
             waits: None,
+            longest: None,
             blame: Blame::default(),
             since_ns,
             seen_ns: 0,

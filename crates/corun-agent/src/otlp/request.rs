@@ -13,6 +13,7 @@ use super::message::{
 };
 use crate::exposition::Exposition;
 use crate::field::put;
+use crate::longest::Longest;
 use crate::metrics::{classic, seconds, Kind, Labels, Metric, Page, Rows, Write};
 use corun_model::Histogram;
 use prost::Message;
@@ -178,6 +179,7 @@ impl Rows for Points {
         since_ns: u64,
         sum_ns: u64,
         waits: &Histogram,
+        _: Option<&Longest>,
     ) -> Result<(), Error> {
         let buckets: Vec<(f64, u64)> = classic(waits).collect();
         let point = HistogramDataPoint {

@@ -1,15 +1,17 @@
 //! The result of scrapes, from invented windows: names, sums, bounds, and cost.
 
 use crate::made::{window, window_of, WINDOW_NS};
-use corun_agent::exposition::{Exposition, Format};
+use corun_agent::exposition::{takes_gzip, Exposition, Format};
 use corun_agent::metrics::{Exports, Kind, Own, METRICS};
 use corun_agent::totals::{Totals, CATEGORIES, LINGER_NS};
+use corun_model::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Samples by name and labels, as a scraper reads them.
+/// Samples by name and labels, as a scraper reads them, without exemplars.
 pub fn samples(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
     let sample = |line: &str| {
+        let line = line.split_once(" # {").map_or(line, |(sample, _)| sample);
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let mut labels_of = BTreeMap::new();
@@ -396,6 +398,60 @@ fn scrapers_share_what_was_seen_in_a_window_and_each_gets_what_the_agent_knows_o
         pass();
         assert_eq!(memory(&exposition.encode(Format::Prometheus)), first);
     }
+}
+
+#[test]
+fn a_scraper_that_takes_gzip_gets_the_same_page_and_it_is_compressed_once_in_a_window() {
+    for (line, takes) in [
+        ("gzip", true),
+        ("deflate, gzip;q=1.0, *;q=0.5", true),
+        ("GZIP", true),
+        ("", false),
+        ("identity", false),
+        ("gzip;q=0", false),
+    ] {
+        assert_eq!(takes_gzip(line), takes, "{line}");
+    }
+    let totals = totals(30);
+    let exposition = exposition(&totals);
+    for passed in 0..5 {
+        totals.lock().unwrap().push(&window(passed, 20));
+        for format in [Format::Prometheus, Format::OpenMetrics, Format::Protobuf] {
+            let page = exposition.encode_zipped(format);
+            let zipped: Vec<u8> = page.iter().flat_map(|part| part.to_vec()).collect();
+            let mut read = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&zipped[..]), &mut read).unwrap();
+            assert!(read == bytes(&exposition, format), "{format:?} differs");
+            assert!(zipped.len() < read.len() / 3, "{} of {} bytes", zipped.len(), read.len());
+            assert!(
+                Arc::ptr_eq(&page[1], &exposition.encode_zipped(format)[1]),
+                "{format:?} is compressed twice"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_longest_wait_of_each_tenant_lately_is_an_exemplar_in_its_bucket() {
+    let totals = totals(30);
+    totals.lock().unwrap().ahead_ns = 1_700_000_000_000_000_000;
+    totals.lock().unwrap().push(&window(0, 3));
+    let exposition = exposition(&totals);
+    // A wait of 2,000,011 ns, the window's end, and who had the CPU.
+    let line = r#"corun_wait_seconds_bucket{tenant="web-0.service",le="0.004194304"} 1 # {tid="1000",thread="web",culprit="web-1.service"} 0.001572864 1700000001.000"#;
+    let of_open_metrics = text(&exposition, Format::OpenMetrics);
+    assert!(of_open_metrics.lines().any(|l| l == line), "{of_open_metrics}");
+    assert_eq!(of_open_metrics.matches(" # {").count(), 3, "one for each tenant");
+    assert!(!text(&exposition, Format::Prometheus).contains(" # {"), "that format has none");
+    // A shorter one does not take its place.
+    let mut shorter = window(1, 3);
+    for task in &mut shorter.tasks {
+        let mut waits = Histogram::default();
+        waits.record(5_000);
+        Arc::make_mut(&mut task.account).waits = Some(waits);
+    }
+    totals.lock().unwrap().push(&shorter);
+    assert!(text(&exposition, Format::OpenMetrics).contains("0.001572864 1700000001.000"));
 }
 
 #[test]

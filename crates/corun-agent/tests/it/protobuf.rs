@@ -114,6 +114,26 @@ fn it_has_the_samples_of_the_text() {
 }
 
 #[test]
+fn the_longest_wait_is_an_exemplar_of_its_classic_bucket() {
+    let totals = totals(20);
+    totals.lock().unwrap().ahead_ns = 1_700_000_000_000_000_000;
+    totals.lock().unwrap().push(&window(0, 2));
+    let families = families(&bytes(&exposition(&totals), Format::Protobuf));
+    let family = families.iter().find(|f| f.name == "corun_wait_seconds").unwrap();
+    let of_tenants: Vec<_> = family.series.iter().filter_map(|s| s.histogram.as_ref()).collect();
+    let exemplars =
+        of_tenants.iter().flat_map(|h| &h.classic).filter_map(|b| Some((b.edge(), b.exemplar.as_ref()?)));
+    let exemplars: Vec<_> = exemplars.collect();
+    assert_eq!(exemplars.len(), 2, "{exemplars:?}");
+    for (edge, exemplar) in exemplars {
+        assert_eq!((edge, exemplar.value), (0.004194304, Some(0.001572864)));
+        assert_eq!(exemplar.at.as_ref().map(|at| (at.seconds, at.nanos)), Some((1_700_000_001, 0)));
+        let names: Vec<&str> = exemplar.labels.iter().map(|label| label.name()).collect();
+        assert_eq!(names, ["tid", "thread", "culprit"]);
+    }
+}
+
+#[test]
 fn a_native_bucket_holds_the_probes_count_up_to_its_edge() {
     let lengths = [700, 2_047, 2_048, 3_000_000, 4_100_000, 4_200_000, 10_000_000_000];
     let mut waits = Waits::default();

@@ -3,6 +3,7 @@
 use crate::made::window;
 use crate::metrics::{exposition, samples, text, totals};
 use corun_agent::exposition::{Exposition, Format};
+use corun_agent::longest::Longest;
 use corun_agent::metrics::{classic, seconds, Kind, Labels, Metric, Page, Rows, Write};
 use corun_model::Histogram;
 use prometheus_client::collector::Collector;
@@ -67,7 +68,14 @@ impl Rows for Lines<'_> {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 
-    fn histogram(&mut self, labels: Labels, _: u64, sum_ns: u64, waits: &Histogram) -> Result<(), Error> {
+    fn histogram(
+        &mut self,
+        labels: Labels,
+        _: u64,
+        sum_ns: u64,
+        waits: &Histogram,
+        _: Option<&Longest>,
+    ) -> Result<(), Error> {
         let buckets: Vec<(f64, u64)> = classic(waits).collect();
         let mut family = self.0.encode_family(&labels)?;
         family.encode_histogram::<NoLabelSet>(seconds(sum_ns), waits.total(), &buckets, None)
