@@ -120,6 +120,15 @@ impl Watcher {
         }
     }
 
+    /// Whether so much began or ended since the last call that somebody has to look often. Without the probe
+    /// nobody knows.
+    pub fn take_news(&mut self) -> bool {
+        match self {
+            Watcher::Ebpf(host) => host.take_news(),
+            Watcher::Schedstat(_) => true,
+        }
+    }
+
     /// Counts another process as part of the one that watches, if that is separate.
     pub fn count_as_watcher(&mut self, pid: u32) {
         if let Watcher::Ebpf(host) = self {

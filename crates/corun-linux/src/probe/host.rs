@@ -29,7 +29,7 @@ use crate::topology;
 use corun_bpf::layout::{comm, state, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
-use corun_model::observation::{Account, TaskObservation, TenantObservation};
+use corun_model::observation::{Account, TaskObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::waits::Open;
@@ -41,6 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 mod families;
+mod polling;
 
 use families::Families;
 
@@ -73,6 +74,8 @@ pub struct LiveHost {
     ended: EndedTasks,
     /// The buffer for tasks that the probe hands over; its memory is reused.
     drained: Vec<Ended>,
+    /// Whether a poll found something since somebody asked.
+    has_news: bool,
     unlisted: BTreeMap<u32, (u32, Sums)>,
     /// Time that did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
@@ -123,6 +126,7 @@ impl LiveHost {
             bases: Bases::default(),
             ended: EndedTasks::default(),
             drained: Vec::new(),
+            has_news: true,
             unlisted: BTreeMap::new(),
             beyond_ns: Vec::new(),
             cpus: Cpus::default(),
@@ -213,31 +217,6 @@ impl LiveHost {
     /// The cost of naming tenants so far: cgroups that were looked up, and processes whose program was read.
     pub fn naming_cost(&self) -> (u64, u64) {
         self.tenancy.cost()
-    }
-
-    /// Empties the rings and names new groups, so that no ring overflows and no group is forgotten. Returns
-    /// whether unnamed groups remain.
-    fn poll(&mut self) -> bool {
-        self.probe.drain_ended(&mut self.drained);
-        // A trace names every task.
-        let (until_ns, all) = (self.announced_ns.unwrap_or(u64::MAX), self.wants_trace);
-        self.ended.take_in(&mut self.drained, self.edge_ns, until_ns, all);
-        self.traces.add(&self.probe.drain_trace());
-        if let Some(recorder) = &mut self.recorder {
-            let lost = self.probe.losses().record_events;
-            if !recorder.add(&self.probe.drain_record(), lost, now_ns()) {
-                self.probe.record(0);
-            }
-        }
-        let are_left = self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
-        self.tenancy.learn_anew(&self.probe.in_use_again(self.tenancy.free()));
-        self.tenancy.news().iter().for_each(|at| self.probe.cgroups_tell(at));
-        are_left
-    }
-
-    /// Names every group that exists at the start: at most as many as the table holds.
-    fn learn_all(&mut self) {
-        while self.poll() {}
     }
 
     /// Closes the window at an edge shortly after now and returns its content.
@@ -482,11 +461,7 @@ impl LiveHost {
             end_ns: window.end_ns,
             tenants: self.named(&window),
             tasks: window.tasks,
-            by_tenant: window
-                .by_tenant
-                .into_values()
-                .map(|t| TenantObservation { id: t.id, tasks: t.tasks, account: t.account })
-                .collect(),
+            by_tenant: window.by_tenant.observed(),
             cpus: window.cpus,
             loss: window.loss,
             unavailable: self.machine_reader.unavailable().collect(),
@@ -496,7 +471,7 @@ impl LiveHost {
 
     /// Adds tasks that stayed in one state to their tenants' accounts, all of a tenant at once.
     fn sum_up_still(&self, window: &mut Window) {
-        for tenant in window.by_tenant.values_mut() {
+        for tenant in window.by_tenant.iter_mut() {
             let total_ns = tenant.still_ns.iter().sum();
             let account = self.account(&Share::of_states(&tenant.still_ns), total_ns);
             if let Some(account) = account.filter(|_| total_ns > 0) {
@@ -508,8 +483,8 @@ impl LiveHost {
 
     /// The tenants that a window mentions: the machine may have seen thousands that have gone since.
     fn named(&self, window: &Window) -> Vec<Tenant> {
-        let culprits = window.by_tenant.values().flat_map(|t| t.account.culprits.shares());
-        let ids = window.by_tenant.keys().copied().chain(culprits.map(|share| share.tenant));
+        let culprits = window.by_tenant.iter().flat_map(|t| t.account.culprits.shares());
+        let ids = window.by_tenant.iter().map(|t| t.id).chain(culprits.map(|share| share.tenant));
         let named: BTreeSet<TenantId> =
             ids.chain(self.subject_tenant).chain([self.tenancy.others()]).collect();
         named.into_iter().filter_map(|id| self.tenancy.tenant(id).cloned()).collect()
@@ -529,7 +504,7 @@ impl LiveHost {
             }
         }
         let others = self.tenancy.others();
-        for t in window.by_tenant.values_mut() {
+        for t in window.by_tenant.iter_mut() {
             if let (Some(by_culprit), true) = (beyond.get(&t.id), t.others_ns > 0) {
                 t.account.culprits = spread(&t.account.culprits, others, t.others_ns, by_culprit);
             }

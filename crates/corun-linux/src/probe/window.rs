@@ -2,7 +2,7 @@
 
 use corun_bpf::layout::{state, TaskBrief};
 use corun_model::culprit::Share;
-use corun_model::observation::{Account, CpuTime, Loss, TaskObservation};
+use corun_model::observation::{Account, CpuTime, Loss, TaskObservation, TenantObservation};
 use corun_model::{CpuId, Culprits, TaskId, TenantId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(super) struct Window {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) tasks: Vec<TaskObservation>,
-    pub(super) by_tenant: BTreeMap<TenantId, TenantSum>,
+    pub(super) by_tenant: TenantSums,
     pub(super) cpus: Vec<CpuTime>,
     pub(super) loss: Loss,
     /// The accounts of tasks that stayed in one state: the state, and how long.
@@ -35,13 +35,49 @@ impl TenantSum {
     }
 }
 
+/// The sums of all tenants. They lie one after another: there may be thousands, of half a kilobyte each, which
+/// would be moved about inside a map.
+#[derive(Default)]
+pub(super) struct TenantSums {
+    places: BTreeMap<TenantId, usize>,
+    sums: Vec<TenantSum>,
+}
+
+impl TenantSums {
+    fn of(&mut self, id: TenantId) -> &mut TenantSum {
+        let place = *self.places.entry(id).or_insert(self.sums.len());
+        if place == self.sums.len() {
+            self.sums.push(TenantSum::empty(id));
+        }
+        &mut self.sums[place]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TenantSum> {
+        self.sums.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TenantSum> {
+        self.sums.iter_mut()
+    }
+
+    /// The sums in the order of tenants.
+    pub(super) fn observed(self) -> Vec<TenantObservation> {
+        let TenantSums { places, mut sums } = self;
+        let take = |place: usize| {
+            let sum = &mut sums[place];
+            TenantObservation { id: sum.id, tasks: sum.tasks, account: std::mem::take(&mut sum.account) }
+        };
+        places.into_values().map(take).collect()
+    }
+}
+
 impl Window {
     pub(super) fn new(start_ns: u64, end_ns: u64) -> Window {
         Window {
             start_ns,
             end_ns,
             tasks: Vec::new(),
-            by_tenant: BTreeMap::new(),
+            by_tenant: TenantSums::default(),
             cpus: Vec::new(),
             loss: Loss::default(),
             still: Vec::new(),
@@ -50,7 +86,7 @@ impl Window {
 
     /// Adds tasks to their tenant's sums; `others_ns` of their steal is still to be divided.
     pub(super) fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
-        let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
+        let t = self.by_tenant.of(id);
         t.tasks += tasks;
         t.others_ns += others_ns;
         t.account.add(account);
@@ -74,7 +110,7 @@ impl Window {
 
     /// Adds a task that stayed in one state to its tenant's sums.
     pub(super) fn add_still_to_tenant(&mut self, id: TenantId, state: usize, ns: u64) {
-        let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
+        let t = self.by_tenant.of(id);
         t.tasks += 1;
         t.still_ns[state] += ns;
     }
