@@ -34,6 +34,8 @@ pub enum Request {
     Save,
     /// Trace everybody for a while.
     Trace,
+    /// Find the longest waits of the displayed tenant for a while, or those of everybody.
+    Worst,
     /// Look at the time before the present part of a replay.
     Before,
     /// Look at what follows it.
@@ -238,10 +240,11 @@ impl App {
         match action {
             Action::Quit => return Some(Request::Quit),
             Action::Save => return self.shown().map(|_| Request::Save),
-            Action::Trace if self.facts.is_replay => {
+            Action::Trace | Action::Worst if self.facts.is_replay => {
                 self.notice = Some("only what happens now can be traced; this is the past".into())
             }
             Action::Trace => return Some(Request::Trace),
+            Action::Worst => return Some(Request::Worst),
             Action::Pause if self.facts.is_replay => {
                 self.notice = Some("this is the past, which stands still; nothing has to be held".into())
             }

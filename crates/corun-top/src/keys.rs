@@ -41,10 +41,11 @@ pub enum Action {
     Later,
     Save,
     Trace,
+    Worst,
 }
 
 /// Every action: its name in a file, its default keys, and its effect.
-pub const ACTIONS: [(Action, &str, &[&str], &str); 20] = [
+pub const ACTIONS: [(Action, &str, &[&str], &str); 21] = [
     (Action::Up, "up", &["up", "k"], "the row above"),
     (Action::Down, "down", &["down", "j"], "the row below"),
     (Action::PageUp, "page-up", &["pageup"], "a page up"),
@@ -63,6 +64,7 @@ pub const ACTIONS: [(Action, &str, &[&str], &str); 20] = [
     (Action::Later, "later", &["right", "l"], "a window forward"),
     (Action::Save, "save", &["s"], "save this window as HTML"),
     (Action::Trace, "trace", &["t"], "trace for five seconds"),
+    (Action::Worst, "worst", &["w"], "the longest waits from now on"),
     (Action::Help, "help", &["?", "f1"], "this help"),
     (Action::Quit, "quit", &["q"], "quit"),
 ];

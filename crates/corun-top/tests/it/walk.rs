@@ -3,6 +3,7 @@
 use crate::machine::{app, neighbours, story, text, window, MS, SECOND};
 use corun_model::TenantId;
 use corun_top::app::{App, Request, Screen, Sort};
+use corun_top::requests::whose;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 fn key(name: &str) -> KeyEvent {
@@ -179,15 +180,22 @@ fn beyond_the_ends_of_a_replay_the_caller_looks_and_the_view_continues_from_ther
 }
 
 #[test]
-fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
+fn q_and_ctrl_c_leave_s_saves_t_traces_and_w_looks_for_waits() {
     let mut app = everybody();
     assert_eq!(press(&mut app, &["q"]), Some(Request::Quit));
     assert_eq!(press(&mut app, &["ctrl-c"]), Some(Request::Quit));
     assert_eq!(press(&mut app, &["s"]), Some(Request::Save));
     assert_eq!(press(&mut app, &["t"]), Some(Request::Trace));
+    assert_eq!(press(&mut app, &["w"]), Some(Request::Worst));
+    assert_eq!(whose(&app), None, "everybody's");
+    press(&mut app, &["enter"]);
+    let shown = app.shown().unwrap().seen.tenant(app.tenant().unwrap()).unwrap().key.clone();
+    assert_eq!((press(&mut app, &["w"]), whose(&app)), (Some(Request::Worst), Some(shown)));
     app.facts.is_replay = true;
-    assert_eq!(press(&mut app, &["t"]), None);
-    assert_eq!(app.notice.as_deref(), Some("only what happens now can be traced; this is the past"));
+    for key in ["t", "w"] {
+        assert_eq!(press(&mut app, &[key]), None);
+        assert_eq!(app.notice.as_deref(), Some("only what happens now can be traced; this is the past"));
+    }
 }
 
 #[test]

@@ -147,6 +147,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             Err(error) => one_line(&format!("no trace: {error}")),
         },
+        Request::Worst => {
+            let whose = requests::whose(app);
+            match requests::worst(&began, whose, now(), PathBuf::new(), stop.clone(), to.clone()) {
+                Ok(look) => {
+                    traces.push(look);
+                    requests::looking()
+                }
+                Err(error) => one_line(&format!("no waits: {error}")),
+            }
+        }
         Request::Quit => String::new(),
     };
     let done = terminal::run(&mut app, caps, &events, &stop, perform);
