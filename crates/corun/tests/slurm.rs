@@ -1,25 +1,30 @@
-//! The sentence in the comment of a Slurm job, on a real Slurm: a controller and two nodes on this machine,
-//! and an agent.
+//! A real Slurm: a controller and two nodes on this machine, and an agent. Jobs get a sentence in their
+//! comment, and an array of jobs makes a study. It needs root, and slurmctld, slurmd, slurm-client and munge
+//! from Debian.
 //!
-//! `CORUN_JOBS` sets the number of jobs (8), four at a time, of five to eight seconds. It needs root, and
-//! slurmctld, slurmd, slurm-client and munge from Debian.
+//! `CORUN_JOBS` sets the number of jobs with a sentence (8), four at a time, of five to eight seconds.
 
 mod serving;
 
+use assert_cmd::cargo::cargo_bin;
 use serving::{said, Agent};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const NODES: [&str; 2] = ["corun-test-node1", "corun-test-node2"];
+/// One cluster at a time: the names of nodes and their cgroups are the same.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// A cluster of these nodes; dropping ends it.
 struct Cluster {
     folder: PathBuf,
     daemons: Vec<Child>,
+    _one: MutexGuard<'static, ()>,
 }
 
 impl Drop for Cluster {
@@ -46,7 +51,31 @@ fn free_port() -> u16 {
 }
 
 impl Cluster {
+    /// One that accepts jobs; `None`, after a line that says why, if there can be none here.
+    fn up(folder: &Path, metrics: &str) -> Option<Cluster> {
+        // SAFETY: takes nothing and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("skipped: slurmd needs root");
+            return None;
+        }
+        for tool in ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "scontrol"] {
+            if Command::new(tool).arg("--version").output().is_err() {
+                println!("skipped: {tool} is not there (Debian: munge, slurmctld, slurmd, slurm-client)");
+                return None;
+            }
+        }
+        // munged checks who may write to its folders.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let cluster = Cluster::start(folder, metrics);
+        if !cluster.is_up() {
+            println!("skipped: slurmd cannot work here: {}", cluster.told("scontrol", &["show", "node"]));
+            return None;
+        }
+        Some(cluster)
+    }
+
     fn start(folder: &Path, metrics: &str) -> Cluster {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let name = String::from_utf8(Command::new("hostname").output().unwrap().stdout).unwrap();
         let (name, at) = (name.trim(), folder.display());
         for made in ["state", "munge"] {
@@ -84,7 +113,7 @@ impl Cluster {
         let config = config + &NODES.map(node).concat();
         fs::write(folder.join("slurm.conf"), config).unwrap();
         fs::write(folder.join("cgroup.conf"), "CgroupAutomount=yes\nConstrainCores=no\n").unwrap();
-        let mut cluster = Cluster { folder: folder.to_owned(), daemons: Vec::new() };
+        let mut cluster = Cluster { folder: folder.to_owned(), daemons: Vec::new(), _one: one };
         let munge = |what: &str| format!("--{what}={at}/munge/{what}");
         let mut munged = Command::new("/usr/sbin/munged");
         munged.args(["--foreground", "--force"]).arg(format!("--key-file={}", key.display()));
@@ -111,6 +140,16 @@ impl Cluster {
 
     fn told(&self, program: &str, args: &[&str]) -> String {
         String::from_utf8(self.slurm(program).args(args).output().unwrap().stdout).unwrap()
+    }
+
+    /// Waits until no job is left, and acts in the meantime.
+    fn finish(&self, within: Duration, mut meanwhile: impl FnMut()) {
+        let until = Instant::now() + within;
+        while !self.told("squeue", &["--noheader"]).trim().is_empty() {
+            assert!(Instant::now() < until, "{}", self.told("squeue", &[]));
+            meanwhile();
+            std::thread::sleep(Duration::from_millis(300));
+        }
     }
 
     /// Whether the nodes accept jobs, before patience ends.
@@ -174,23 +213,9 @@ fn ledger(metrics: &str, job: u64) -> Share {
 
 #[test]
 fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return println!("skipped: slurmd needs root");
-    }
-    for tool in ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "scontrol"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return println!("skipped: {tool} is not there (Debian: munge, slurmctld, slurmd, slurm-client)");
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
-    // munged checks who may write to its folders.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let agent = Agent::start(&[]);
-    let cluster = Cluster::start(folder.path(), &agent.address);
-    if !cluster.is_up() {
-        return println!("skipped: slurmd cannot work here: {}", cluster.told("scontrol", &["show", "node"]));
-    }
+    let Some(cluster) = Cluster::up(folder.path(), &agent.address) else { return };
     let script = folder.path().join("job");
     fs::write(&script, "#!/bin/sh\nend=$(($(date +%s) + $1))\nwhile [ $(date +%s) -lt $end ]; do :; done\n")
         .unwrap();
@@ -201,7 +226,6 @@ fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
     }
-    let until = Instant::now() + Duration::from_secs(120 + 20 * jobs);
     // Series end two minutes after their job, with their final values.
     let mut ledgers = vec![Share { lost: 0.0, wanted: 0.0 }; jobs as usize];
     let mut look = |path| {
@@ -211,11 +235,7 @@ fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
             *known = if now.wanted > known.wanted { now } else { *known };
         }
     };
-    while !cluster.told("squeue", &["--noheader"]).trim().is_empty() {
-        assert!(Instant::now() < until, "{}", cluster.told("squeue", &[]));
-        look("/metrics");
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    cluster.finish(Duration::from_secs(120 + 20 * jobs), || look("/metrics"));
     look("/metrics?now");
     let (mut worst, mut most_after) = (0.0f64, 0.0f64);
     let mut nodes = BTreeSet::new();
@@ -263,11 +283,7 @@ fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
         let output = output.unwrap();
         assert!(output.status.success(), "{}", said(&output));
     }
-    let until = Instant::now() + Duration::from_secs(120);
-    while !cluster.told("squeue", &["--noheader"]).trim().is_empty() {
-        assert!(Instant::now() < until, "{}", cluster.told("squeue", &[]));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    cluster.finish(Duration::from_secs(120), || {});
     for (job, script) in &wide {
         let shown = cluster.told("scontrol", &["show", "job", &job.to_string()]);
         let comment = shown.lines().find_map(|l| l.trim().strip_prefix("Comment=")).unwrap_or_default();
@@ -276,4 +292,38 @@ fn each_job_has_a_sentence_in_its_comment_that_agrees_with_the_ledger() {
         assert_eq!(counts, [1, 1], "{script}: {shown}");
     }
     println!("{} of {0} jobs on two nodes have the sentences of both", wide.len());
+}
+
+/// The line of a page of the documentation that begins so.
+fn documented(page: &str, begin: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{page}: {begin}")).to_owned()
+}
+
+#[test]
+fn an_array_of_jobs_makes_the_parts_of_a_study_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&[]);
+    let Some(cluster) = Cluster::up(folder.path(), &agent.address) else { return };
+    fs::write(folder.path().join("my.toml"), include_str!("loops.toml")).unwrap();
+    let path = cargo_bin("corun").parent().unwrap().display().to_string();
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap());
+    let run = |line: &str| {
+        let mut sh = cluster.slurm("sh");
+        let output = sh.args(["-c", line]).env("PATH", &path).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", said(&output));
+    };
+    run("corun study my.toml --out whole --quiet");
+    let (page, smaller) = ("schedulers.md", |line: String| line.replace("study schedulers", "study my.toml"));
+    let line = smaller(documented(page, "sbatch --array=")).replace("1-20", "1-3").replace("/20", "/3");
+    run(&line);
+    cluster.finish(Duration::from_secs(180), || {});
+    let parts = folder.path().join("parts");
+    assert_eq!(fs::read_dir(&parts).unwrap().count(), 3, "{line}");
+    run(&documented(page, "corun study merge").replace("DIR", "merged"));
+    for entry in fs::read_dir(folder.path().join("whole")).unwrap().map(Result::unwrap) {
+        let merged = fs::read(folder.path().join("merged").join(entry.file_name())).unwrap_or_default();
+        assert!(merged == fs::read(entry.path()).unwrap(), "{:?} differs", entry.file_name());
+    }
 }

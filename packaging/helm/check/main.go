@@ -1,8 +1,9 @@
 // Renders a Helm chart with Helm's own engine and holds every manifest against the types of Kubernetes' API: an unknown field, one in
 // the wrong case, one that is there twice or of another type is an error, as where a server validates strictly. What a server refuses
-// for other reasons, such as a name that is too long, is not seen.
+// for other reasons, such as a name that is too long, is not seen. A file of manifests is checked as it is.
 //
 //	check CHART [VALUES]...    VALUES as for `helm install --set`; each set is a rendering of its own
+//	check FILE
 package main
 
 import (
@@ -18,18 +19,21 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/strvals"
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
-// The kinds that the chart may have.
+// The kinds that there may be.
 func typeOf(kind string) any {
 	switch kind {
 	case "v1 ConfigMap":
 		return &core.ConfigMap{}
 	case "apps/v1 DaemonSet":
 		return &apps.DaemonSet{}
+	case "batch/v1 Job":
+		return &batch.Job{}
 	case "monitoring.coreos.com/v1 PodMonitor":
 		return &monitoring.PodMonitor{}
 	}
@@ -74,8 +78,12 @@ func render(files *chart.Chart, set string) error {
 	if err != nil {
 		return err
 	}
+	return checkAll(set, rendered)
+}
+
+func checkAll(set string, manifests map[string]string) error {
 	kinds := []string{}
-	for name, text := range rendered {
+	for name, text := range manifests {
 		for _, manifest := range strings.Split(text, "\n---\n") {
 			if strings.TrimSpace(manifest) == "" {
 				continue
@@ -92,10 +100,25 @@ func render(files *chart.Chart, set string) error {
 	return nil
 }
 
+func checkFile(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return checkAll("", map[string]string{path: string(text)})
+}
+
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: check CHART [VALUES]...")
+		fmt.Fprintln(os.Stderr, "usage: check CHART [VALUES]... | check FILE")
 		os.Exit(2)
+	}
+	if found, err := os.Stat(os.Args[1]); err == nil && !found.IsDir() {
+		if err := checkFile(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	sets := os.Args[2:]
 	if len(sets) == 0 {

@@ -1,16 +1,22 @@
-//! The rendered Helm chart, compared with the types of Kubernetes' API (`packaging/helm/check`, in Go, like
-//! both of them).
+//! The rendered Helm chart and other manifests, compared with the types of Kubernetes' API
+//! (`packaging/helm/check`, in Go, like both of them).
 
 use crate::printed::text;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The checker, built; or why its modules are not available.
+/// The checker, built once; or why its modules are not available.
 fn checker() -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BUILT.get_or_init(build).clone()
+}
+
+fn build() -> Result<PathBuf, String> {
     let go = |arguments: &[&str]| {
         let mut go = Command::new("go");
         go.args(arguments).current_dir(tree().join("packaging/helm/check")).output()
@@ -77,4 +83,23 @@ fn kubernetes_accepts_every_manifest_of_the_chart_and_a_wrong_one_is_noticed() {
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(named), "{wrong}: {said}");
     }
+}
+
+#[test]
+fn kubernetes_accepts_the_job_that_makes_a_study_and_a_wrong_one_is_noticed() {
+    let checker = match checker() {
+        Ok(checker) => checker,
+        Err(why) => return println!("skipped: the checker of manifests cannot be built: {why}"),
+    };
+    let job = tree().join("packaging/kubernetes/study.yaml");
+    let check = |file: &Path| Command::new(&checker).arg(file).output().unwrap();
+    let output = check(&job);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "[] batch/v1 Job\n");
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.yaml");
+    let manifest = std::fs::read_to_string(&job).unwrap();
+    std::fs::write(&wrong, manifest.replace("completionMode:", "completionmode:")).unwrap();
+    let output = check(&wrong);
+    assert!(!output.status.success() && text(&output.stderr).contains("completionmode"));
 }

@@ -5,36 +5,7 @@ use assert_cmd::cargo::{cargo_bin, CommandCargoExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-const STUDY: &str = r#"schema = "corun.schedulers-study/1"
-name = "loops"
-about = "Loops beside each other."
-
-[[program]]
-name = "loop"
-tenant = { program = { kind = "interference", threads = 1 } }
-
-[[figure]]
-name = "one-cpu"
-title = "Two loops on one CPU"
-shows = "pairs"
-machine = "pact16-xeon-e5620"
-scheduler = { name = "cfs" }
-tenant = { cpus = [0] }
-repetitions = 2
-duration = "500ms"
-policy = [{ name = "CFS" }, { name = "CC", policy = "controlled_contention", options = { dc = 1 } }]
-
-[[figure.group]]
-name = "beside a loop"
-of = ["loop"]
-with = ["loop"]
-
-[[figure.stated]]
-what = "a gain"
-place = "some paper, figure 1"
-measure = "gain"
-value = 0.1
-"#;
+const STUDY: &str = include_str!("../loops.toml");
 
 fn study(folder: &Path, study: &str, args: &[&str]) -> Output {
     std::fs::write(folder.join("my.toml"), study).unwrap();
@@ -87,13 +58,8 @@ fn parts_of_a_study_merge_into_the_result_of_one_run_to_the_byte() {
     let merged = merge(&all);
     assert_eq!(merged.status.code(), Some(0), "{}", text(&merged.stderr));
     assert_eq!(text(&merged.stdout), whole);
-    let mut names: Vec<_> = std::fs::read_dir(at("whole")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    names.sort();
-    assert!(names.len() >= 3, "{names:?}");
-    for name in &names {
-        let bytes = |of: &str| std::fs::read(at(of).join(name)).unwrap_or_default();
-        assert!(bytes("whole") == bytes("merged"), "{name:?} differs");
-    }
+    assert!(files(&at("whole")).len() >= 3);
+    assert!(files(&at("whole")) == files(&at("merged")), "the merged parts differ from one run");
     let refused = |parts: &[&str], sentence: &str| {
         let out = merge(parts);
         let said = text(&out.stderr);
@@ -108,6 +74,53 @@ fn parts_of_a_study_merge_into_the_result_of_one_run_to_the_byte() {
     refused(&[all[0], "others/shard-1-of-3.json"], "differ in their command; merge parts of one study");
     let out = study(folder.path(), STUDY, &["--shard", "4/3"]);
     assert!(text(&out.stderr).contains("give one such as 2/8") && out.status.code() == Some(2));
+}
+
+/// A folder with the study, and what one run of all of it made.
+fn whole() -> (tempfile::TempDir, Vec<(std::ffi::OsString, Vec<u8>)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = study(folder.path(), STUDY, &["--out", "whole", "--quiet"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let files = files(&folder.path().join("whole"));
+    (folder, files)
+}
+
+/// The files of a folder, with their bytes.
+fn files(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> =
+        entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_pods_of_the_indexed_job_make_all_parts_of_a_study() {
+    let (folder, whole) = whole();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/study.yaml");
+    let job = std::fs::read_to_string(path).unwrap();
+    let of =
+        |key: &str| job.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap().trim().to_owned();
+    let command: Vec<String> = serde_json::from_str(&of("command:")).unwrap();
+    let parts = of("completions:");
+    assert_eq!(of("value:").split(' ').next(), Some(&*format!("{parts:?}")), "all parts have a pod");
+    assert_eq!(of("image:"), format!("corun:{}", env!("CARGO_PKG_VERSION")));
+    // The volumes of a pod, here.
+    let here = |word: &String| {
+        word.replace("/study/study.toml", "my.toml").replace("/parts", "parts").replace("corun ", "$CORUN ")
+    };
+    for index in 0..3 {
+        let mut pod = Command::new(&command[0]);
+        pod.args(command[1..].iter().map(here)).current_dir(&folder);
+        pod.env("CORUN", cargo_bin("corun")).env("PARTS", "3").env("JOB_COMPLETION_INDEX", index.to_string());
+        let out = pod.output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    }
+    let mut merge = Command::cargo_bin("corun").unwrap();
+    merge.current_dir(&folder).args(["study", "merge", "--out", "merged"]);
+    let merged = merge.args((1..=3).map(|part| format!("parts/shard-{part}-of-3.json"))).output().unwrap();
+    assert_eq!(merged.status.code(), Some(0), "{}", text(&merged.stderr));
+    assert!(files(&folder.path().join("merged")) == whole, "the merged parts differ from one run");
 }
 
 #[test]
