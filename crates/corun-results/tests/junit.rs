@@ -100,6 +100,33 @@ fn a_case_is_placed_as_exactly_as_its_runner_allows() {
     }
 }
 
+/// Written by cargo-nextest 0.9.148, with a limit of three seconds for each test.
+#[test]
+fn a_real_nextest_runs_time_outs_are_failures_placed_by_their_own_times() {
+    let begin_ns = 1_795_866_025 * SECOND;
+    let run = Run { begin_ns, end_ns: begin_ns + 15 * SECOND, ahead_s: 0 };
+    let (found, written) = cases(&kept("nextest-timeouts.xml"), &run).unwrap();
+    let found: Vec<(&str, bool, i64, i64)> = found
+        .iter()
+        .map(|case| {
+            let span = case.span.unwrap();
+            assert_eq!((span.by, span.latest_ns - span.earliest_ns, case.is_beside), (By::Stamp, MS, false));
+            let name = case.name.strip_prefix("starving::times.").unwrap();
+            (name, case.has_failed, (span.earliest_ns - begin_ns) / MS, span.length_ns / MS)
+        })
+        .collect();
+    let wanted = [
+        ("a_passes", false, 794, 1_184),
+        ("b_starved", true, 1_978, 3_021),
+        ("c_hangs", true, 5_000, 3_010),
+        ("d_starved_by_processes", true, 8_010, 3_005),
+        ("e_too_slow_by_itself", true, 11_015, 3_012),
+        ("f_wrong", true, 14_027, 705),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(written.matches(OWN).count(), wanted.len());
+}
+
 #[test]
 fn without_the_added_properties_the_file_is_the_same_byte_for_byte() {
     for file in FILES {
