@@ -6,14 +6,15 @@
 
 A number of process groups sleep, and two processes on one CPU switch at a fixed rate. In each round every tool watches them, one after the other.
 A tool's CPU time is that of its process in the kernel's count. Its programs in the kernel run in the time of the watched tasks; `make bench`
-measures them. `CORUN` names the program (default: target/release/corun). `REZOLUS` names that of Rezolus, and `REZOLUS_CONFIG` its
-configuration; without them it is left out. corun's agent is scraped once in a round, as Prometheus does every 15 s. Afterwards it is
-scraped once in each of some windows, which are timed, and then many times in a row. Rezolus samples on request, so it gets a request every second. While `corun top` watches, on a terminal, there are as many tasks as
-`--tasks` says.
+measures them. `CORUN` names the program (default: target/release/corun). `REZOLUS` names that of Rezolus (default: the one in the path), and
+`REZOLUS_CONFIG` its configuration (default: run queues alone). Without the program it is left out. corun's agent is scraped once in a round,
+as Prometheus does every 15 s. Afterwards it is scraped once in each of some windows, which are timed: as plain text, and as Prometheus asks,
+which takes gzip. Then it is scraped many times in a row. Rezolus samples on request, so it gets a request every second. While `corun top`
+watches, on a terminal, there are as many tasks as `--tasks` says.
 
 Memory is what is resident (VmRSS), which has what is shared with others, and what the kernel holds for the tool's BPF maps besides.
 """
-import argparse, fcntl, glob, http.client, json, os, pty, re, signal, statistics, struct, subprocess, sys, tempfile, termios, threading, time
+import argparse, fcntl, glob, http.client, json, os, pty, re, shutil, signal, statistics, struct, subprocess, sys, tempfile, termios, threading, time
 import records
 from records import table
 
@@ -21,7 +22,6 @@ SCHEMA = "corun.agents-bench/1"
 CORUN = os.path.abspath(os.environ.get("CORUN", "target/release/corun"))
 PORT = 19965
 HERE = os.path.dirname(os.path.abspath(__file__))
-TICKS = os.sysconf("SC_CLK_TCK")
 FRESH = 25
 SCRAPES = 150
 SLEEPERS = """import sys, threading, time
@@ -31,21 +31,46 @@ for _ in range(int(sys.argv[1]) - 1):
 time.sleep(100000)"""
 
 
-def get(port, path):
-    """Return the seconds that an answer takes, and its bytes."""
+# Rezolus samples the run queues and nothing else, at the priority of other programs.
+ONLY_RUN_QUEUES = """[general]
+listen = "127.0.0.1:4241"
+[scheduler]
+policy = "normal"
+[log]
+level = "error"
+[defaults]
+enabled = false
+[samplers.scheduler_runqueue]
+enabled = true
+"""
+
+
+def get(port, path, encoding="identity"):
+    """Return the seconds that an answer takes, its length, and whether it is compressed."""
+    took, body, is_zipped = ask(port, path, encoding)
+    return took, len(body), is_zipped
+
+
+def ask(port, path, encoding="identity"):
     begin = time.monotonic()
     server = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    server.request("GET", path)
-    body = server.getresponse().read()
+    server.request("GET", path, headers={"Accept-Encoding": encoding})
+    answer = server.getresponse()
+    body = answer.read()
     server.close()
-    return time.monotonic() - begin, len(body)
+    return time.monotonic() - begin, body, answer.getheader("Content-Encoding") == "gzip"
 
 
 class Tool:
     """A tool. `arguments` gets a folder that it may write to."""
 
-    def __init__(self, name, arguments, port=None, path=None, every=None, terminal=False):
+    def __init__(self, name, arguments, port=None, path=None, every=None, terminal=False, has=None):
         self.name, self.arguments, self.port, self.path, self.every, self.terminal = name, arguments, port, path, every, terminal
+        # A tool whose program does not load in this kernel may serve all the same. If it sees something, this is on its page.
+        self.has = has
+
+    def sees(self):
+        return not self.has or self.has in ask(self.port, self.path)[1]
 
     def serves(self):
         try:
@@ -75,10 +100,20 @@ def tools():
         Tool("corun top", lambda _: [CORUN, "top"], terminal=True),
         Tool("perf sched record", lambda folder: ["perf", "sched", "record", "-a", "-o", f"{folder}/perf.data"]),
     ]
-    if "REZOLUS" in os.environ:
-        arguments = [os.environ["REZOLUS"], "agent", os.environ["REZOLUS_CONFIG"]]
-        found.append(Tool("rezolus", lambda _: arguments, 4241, "/metrics/binary", 1))
+    rezolus = os.environ.get("REZOLUS") or shutil.which("rezolus")
+    if rezolus:
+        found.append(Tool("rezolus", lambda folder: [rezolus, configured(folder)], 4241, "/metrics/binary", 1, has=b"scheduler_runqueue"))
     return found
+
+
+def configured(folder):
+    """Return the file that configures Rezolus."""
+    if "REZOLUS_CONFIG" in os.environ:
+        return os.environ["REZOLUS_CONFIG"]
+    path = f"{folder}/rezolus.toml"
+    with open(path, "w") as file:
+        file.write(ONLY_RUN_QUEUES)
+    return path
 
 
 def on_terminal(argv):
@@ -100,9 +135,8 @@ def on_terminal(argv):
 
 
 def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Return the time of its CPU clock, to the nanosecond. What /proc says are ticks: one of them is a tenth of what an agent takes in a second."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def resident(pid):
@@ -132,6 +166,9 @@ def switches():
 def watch(tool, seconds, folder):
     process = tool.start(folder)
     try:
+        if not tool.sees():
+            print(f"skipped: {tool.name} sees nothing here; does its program load in this kernel?", file=sys.stderr)
+            return None
         begin, cpu, switched = time.monotonic(), cpu_seconds(process.pid), switches()
         asked = begin
         while (now := time.monotonic()) < begin + seconds:
@@ -143,16 +180,12 @@ def watch(tool, seconds, folder):
         row = {"kind": "watched", "tool": tool.name, "seconds": took, "cpu": (cpu_seconds(process.pid) - cpu) / took,
                "switches": (switches() - switched) / took, "resident": resident(process.pid), "maps": of_maps(process.pid)}
         if tool.port:
-            answers = []
-            for _ in range(FRESH):
-                # Each is of another window than the one before, as those that come every 15 s are.
-                time.sleep(1.03)
-                answers.append(get(tool.port, tool.path))
+            row |= answers(tool, "identity", "scrape")
+            # A tool that cannot compress answers as before.
+            row |= answers(tool, "gzip", "zipped") if get(tool.port, tool.path, "gzip")[2] else {}
             for _ in range(SCRAPES):
                 get(tool.port, tool.path)
-            times = sorted(took for took, _ in answers)
-            row |= {"scrape": statistics.median(times), "scrape_p90": times[len(times) * 9 // 10], "bytes": answers[-1][1],
-                    "resident_before": row["resident"], "resident": resident(process.pid)}
+            row |= {"resident_before": row["resident"], "resident": resident(process.pid)}
         return row
     finally:
         process.send_signal(signal.SIGINT)
@@ -163,7 +196,22 @@ def watch(tool, seconds, folder):
             process.wait()
 
 
+def answers(tool, encoding, name):
+    times = []
+    for _ in range(FRESH):
+        # Each is of another window than the one before, as those that come every 15 s are.
+        time.sleep(1.03)
+        took, size, _ = get(tool.port, tool.path, encoding)
+        times.append(took)
+    times.sort()
+    return {name: statistics.median(times), f"{name}_p90": times[len(times) * 9 // 10], f"{name}_bytes": size}
+
+
 def run(args):
+    # Whoever ends it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if not any(tool.name == "rezolus" for tool in tools()):
+        print("skipped: rezolus is not in the path (cargo install rezolus)", file=sys.stderr)
     sleepers, switcher = [], None
     with tempfile.TemporaryDirectory() as folder, open(args.out, "a") as out:
         try:
@@ -179,10 +227,12 @@ def run(args):
                     threads = args.tasks - args.tenants if tool.terminal else 0
                     if threads > 0:
                         sleepers.append(subprocess.Popen([sys.executable, "-c", SLEEPERS, str(threads)]))
-                    row = {"tenants": args.tenants, "tasks": args.tenants + threads, **watch(tool, args.seconds, folder)}
-                    print(json.dumps(row), flush=True)
-                    out.write(json.dumps(row) + "\n")
-                    out.flush()
+                    seen = watch(tool, args.seconds, folder)
+                    if seen:
+                        row = json.dumps({"tenants": args.tenants, "tasks": args.tenants + threads, **seen})
+                        print(row, flush=True)
+                        out.write(row + "\n")
+                        out.flush()
                     if threads > 0:
                         ended = sleepers.pop()
                         ended.kill()
@@ -202,16 +252,20 @@ def of_tools(rows):
         found |= {f"{key}.cpu": f"{100 * middle('cpu'):.2f} %", f"{key}.cpu.most": f"{100 * max(row['cpu'] for row in of):.2f} %",
                   f"{key}.memory": f"{middle('resident') / 1e6:.1f} MB", f"{key}.maps": f"{middle('maps') / 1e6:.1f} MB"}
         if "scrape" in of[0]:
-            found |= {f"{key}.scrape": f"{1e3 * middle('scrape'):.1f} ms", f"{key}.scrape.p90": f"{1e3 * middle('scrape_p90'):.1f} ms",
-                      f"{key}.bytes": f"{middle('bytes') / 1e6:.2f} MB", f"{key}.memory.before": f"{middle('resident_before') / 1e6:.1f} MB"}
+            found[f"{key}.memory.before"] = f"{middle('resident_before') / 1e6:.1f} MB"
+        for kind in ["scrape", "zipped"]:
+            if kind in of[0]:
+                found |= {f"{key}.{kind}": f"{1e3 * middle(kind):.1f} ms", f"{key}.{kind}.p90": f"{1e3 * middle(kind + '_p90'):.1f} ms",
+                          f"{key}.{kind}.bytes": f"{middle(kind + '_bytes') / 1e6:.2f} MB"}
         lines.append([name, found[f"{key}.cpu"], found[f"{key}.cpu.most"], found[f"{key}.memory"], found[f"{key}.maps"],
-                      found.get(f"{key}.scrape", "-"), found.get(f"{key}.scrape.p90", "-"), found.get(f"{key}.bytes", "-")])
+                      *(found.get(f"{key}.{what}", "-") for what in ["scrape", "scrape.p90", "scrape.bytes", "zipped", "zipped.p90", "zipped.bytes"])])
     found["rounds"] = max(sum(row["tool"] == name for row in rows["watched"]) for name in {row["tool"] for row in rows["watched"]})
     found["tenants"] = f"{rows['watched'][0]['tenants']:,}"
     found["tasks"] = f"{max(row['tasks'] for row in rows['watched']):,}"
     found["scrapes"] = SCRAPES
     found["switches"] = f"{statistics.median(row['switches'] for row in rows['watched']):,.0f}"
-    found["table"] = table(["tool", "of a CPU", "at most", "resident", "BPF maps", "an answer takes", "nine of ten", "and has"], lines)
+    answer = ["an answer takes", "nine of ten", "and has"]
+    found["table"] = table(["tool", "of a CPU", "at most", "resident", "BPF maps", *answer, "by gzip", "nine of ten", "and has"], lines)
     return found
 
 

@@ -4,6 +4,7 @@
 # Every round runs the bare benchmark twice and each tool once, in turn, so that drift of the machine affects all. Results are medians
 # of the ratios within a round. The second bare run shows the noise. `floor` (if it is built) shows the cost of two programs that do
 # nothing: the least possible cost of any tool at these tracepoints.
+# `rezolus` (if it is in the path, or named by REZOLUS) samples run queues alone: waits by cgroup, as a histogram, without culprits.
 # Usage: bench/run.sh [ROUNDS [OPERATIONS]]      (7 rounds of 400,000 operations, two switches each)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +13,7 @@ rounds=${1:-7}
 operations=${2:-400000}
 corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
 floor=${FLOOR:-${CARGO_TARGET_DIR:-target}/release/examples/floor}
+rezolus=${REZOLUS:-$(command -v rezolus || true)}
 cpu=$(taskset -pc $$ | sed 's/.*[^0-9]//') # the last that may be used
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -37,12 +39,33 @@ under() {
 tools=(corun)
 [ -x "$floor" ] && tools+=(floor)
 command -v runqlat >/dev/null && tools+=(runqlat)
+# Whether it sees anything: if its program does not load in this kernel, it serves an empty page.
+rezolus_sees() {
+    # The configuration of bench/agents.py.
+    sed -n '/^ONLY_RUN_QUEUES/,/^"""$/p' bench/agents.py | sed 's/.*"""//' >"$work/rezolus.toml"
+    "$rezolus" "$work/rezolus.toml" >/dev/null 2>&1 &
+    local tool=$!
+    sleep 3
+    curl -s http://127.0.0.1:4241/metrics/json | grep -q scheduler_runqueue
+    local found=$?
+    kill -TERM "$tool" 2>/dev/null || true
+    wait "$tool" 2>/dev/null || true
+    return "$found"
+}
+if [ -z "$rezolus" ]; then
+    echo "skipped: rezolus is not in the path (cargo install rezolus)" >&2
+elif ! rezolus_sees; then
+    echo "skipped: rezolus sees nothing here; does its program load in this kernel?" >&2
+else
+    tools+=(rezolus)
+fi
 tools+=(perf-sched)
 run_tool() {
     case $1 in
     corun) under "$corun" profile --all --quiet --for 60s --json "$work/corun.json" ;;
     floor) under "$floor" 60 ;;
     runqlat) under runqlat 60 1 ;;
+    rezolus) under "$rezolus" "$work/rezolus.toml" ;;
     perf-sched) under perf sched record -a -o "$work/perf.data" ;;
     esac
 }
