@@ -1,31 +1,32 @@
-//! What a program has when its run is replayed, and what is made of what its script leaves open.
+//! The conditions of a replay, and how it treats what a script leaves open.
 
 use super::script::{By, Change, Ends, Spinning, Switched};
 use crate::sched::FairOptions;
 
-/// What a program would have alone, and what to make of what its script leaves open.
+/// What a program would have in a solo run, and how to treat what its script leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// How long it takes a task to run that is woken where a CPU sleeps, in nanoseconds.
+    /// The time from a wake-up to running, for a task that is woken on a sleeping CPU, in nanoseconds.
     pub wake_up_ns: u64,
-    /// What ends waits of which that is not known.
+    /// What ends a wait, if the script does not know.
     pub either: Ends,
-    /// Who changes limits of which that is not known.
+    /// Who changes a limit, if the script does not know.
     pub changed_by: By,
-    /// When CPUs come and go of which that is not known exactly.
+    /// When a CPU comes or goes, if that is not known exactly.
     pub switches: Switches,
-    /// Whether sleeps of which that is not known were looks at what others had done; `None`: as is likely of each.
+    /// Whether uncertain sleeps were looks at what others had done; `None`: each as is likely.
     pub looks: Option<bool>,
-    /// How much of what tasks computed is taken for spinning: that is gone.
+    /// How much of the computing of tasks counts as spinning, which a solo run does not have.
     pub spun: Spinning,
-    /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
+    /// Whether an idle CPU takes over half of a sibling's remaining computing up to its next wait.
     pub shares_work: bool,
-    /// Of 1,024 times that a CPU runs dry, how often it looks at first whether a task waits at another. The kernel has learnt that.
+    /// How often in 1,024 a CPU that runs out of tasks first looks for one that waits on another CPU. The
+    /// kernel learns this number.
     pub newidle_ratio: u32,
 }
 
 impl Conditions {
-    /// Whether a sleep is a look of which that is likely, or is not.
+    /// Whether an uncertain sleep is a look.
     pub(super) fn looks(&self, likely: bool) -> bool {
         self.looks.unwrap_or(likely)
     }
@@ -36,8 +37,8 @@ impl Conditions {
     }
 }
 
-/// What a wake-up takes where a CPU sleeps if nobody has measured it, in nanoseconds: it was 19 to 45 us on the virtual machine where
-/// replay was tried, and none is certain.
+/// How long a wake-up takes on a sleeping CPU if nobody has measured it, in nanoseconds. On the virtual
+/// machine where replays were tried, it took 19 to 45 us, and it varied.
 const WAKE_UP_NS: u64 = 25_000;
 
 impl Default for Conditions {
@@ -55,14 +56,14 @@ impl Default for Conditions {
     }
 }
 
-/// When CPUs come and go, within the times between which they did.
+/// When CPUs come and go, within the known bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switches {
     /// In the middle.
     Midway,
-    /// They come as early, and go as late, as they may have.
+    /// As early as possible when they come, and as late as possible when they go.
     Kindest,
-    /// They come as late, and go as early, as they may have.
+    /// As late as possible when they come, and as early as possible when they go.
     Harshest,
 }
 

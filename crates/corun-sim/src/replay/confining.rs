@@ -1,13 +1,14 @@
-//! Who confines tasks to other CPUs.
+//! Who restricts tasks to other CPUs.
 //!
-//! A log shows it where a task of the program asked for that and somebody had to leave a CPU. A program that was seen to do so once
-//! is taken to do it always. Where none did, and a task had to leave its CPU, it was somebody else: of the program, that would have
-//! been seen. Limit: a task that was queued when another of the program confined it.
+//! A log shows it if a task of the program asked for a new affinity and a task then had to leave its CPU. If
+//! the program did so once, all changes count as its own. If a task had to leave its CPU and no task of the
+//! program had asked, somebody else did it: the log would show a request of the program. Limit: a task that
+//! was queued when another task of the program restricted it.
 
 use super::script::By;
 use corun_model::run_log::CpuMask;
 
-/// What the log has shown of it so far.
+/// What the log has shown so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Confining {
     is_own: bool,
@@ -19,7 +20,7 @@ impl Confining {
         self.is_own = true;
     }
 
-    /// Who has confined a task that was last on this CPU to these; `None`: it may have been anybody.
+    /// Who has restricted to these CPUs a task that was last on this CPU; `None`: not known.
     pub(super) fn by(self, last: Option<usize>, may: CpuMask) -> Option<By> {
         match last {
             _ if self.is_own => Some(By::Itself),

@@ -1,19 +1,22 @@
-//! Whether budgets still hold.
+//! Whether budgets still apply.
 //!
-//! A log tells a task's budget when that has stopped it. One that is made looser, or taken away, while it stops nobody is not
-//! told of any more. But its tasks show it, when they run for longer than it would let them.
+//! A log records a task's budget when the budget has stopped the task. If a budget becomes looser or is
+//! removed, it stops nobody any more, and the log does not mention it again. But the tasks show it: they run
+//! for longer than the budget allows.
 //!
-//! Limit: until they have, it is taken to hold; and tasks that would not have used it up look alike with and without it.
+//! Limit: until then, the budget counts as applied. Tasks that would not have used it up look the same with
+//! and without it.
 
 use super::script::Budget;
 use std::collections::BTreeMap;
 
-/// Limit: periods in which more may be used than follows from their length: those at both ends, and one that was saved up.
+/// Limit: periods in which tasks may use more than the length suggests: the first, the last, and one that was
+/// saved up.
 const SPARE_PERIODS: u64 = 3;
-/// Limit: every CPU may use so much more, since the kernel hands budgets out in slices and looks at ticks.
+/// Limit: every CPU may use this much more, since the kernel hands out budgets in slices and checks at ticks.
 const SPARE_NS: u64 = 10_000_000;
 
-/// How much of each budget was used since it was told last.
+/// How much of each budget was used since the log last recorded it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holding(BTreeMap<Budget, Used>);
 
@@ -24,12 +27,13 @@ struct Used {
 }
 
 impl Holding {
-    /// It holds now: it has just stopped somebody, or somebody has come under it.
+    /// The budget applies now: it has just stopped a task, or a task has come under it.
     pub(super) fn is_told(&mut self, budget: Budget, now_ns: u64) {
         self.0.insert(budget, Used { since_ns: now_ns, ran_ns: 0 });
     }
 
-    /// A task under it has run for so long, up to now, on a machine of so many CPUs. Returns since when it cannot have held.
+    /// A task under the budget has run for this long, until now, on a machine with this many CPUs. Returns
+    /// since when the budget cannot have applied.
     pub(super) fn runs(&mut self, budget: Budget, ran_ns: u64, now_ns: u64, cpus: usize) -> Option<u64> {
         let used = self.0.get_mut(&budget)?;
         used.ran_ns += ran_ns;
@@ -49,7 +53,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const FIFTH: Budget = Budget { quota_ns: 20 * MS, period_ns: 100 * MS, filled_ns: None };
 
-    /// When a task that runs for so many of every 10 ms shows that its budget has gone, in milliseconds; told at 1,000 ms.
+    /// When a task that runs for this many of every 10 ms shows that its budget is gone, in milliseconds. The
+    /// log recorded the budget at 1,000 ms.
     fn shows(of_ten: u64, cpus: usize) -> Option<u64> {
         let mut holding = Holding::default();
         holding.is_told(FIFTH, 1_000 * MS);
@@ -61,16 +66,16 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_for_longer_than_a_budget_allows_shows_that_it_has_gone() {
+    fn a_task_that_runs_for_longer_than_its_budget_shows_that_the_budget_is_gone() {
         assert_eq!((shows(2, 1), shows(1, 1)), (None, None), "it holds, or nobody uses it up");
-        // 20 ms in every period begun, three periods more, and 10 ms.
+        // 20 ms in every period begun, three more periods, and 10 ms.
         assert_eq!(shows(10, 1), Some(1_100));
         assert!(shows(3, 1).is_some_and(|at| at > 1_500));
         assert!(shows(10, 8) > shows(10, 1), "each CPU may have had a slice");
     }
 
     #[test]
-    fn a_budget_that_is_told_again_holds_again() {
+    fn a_budget_that_is_recorded_again_applies_again() {
         let mut holding = Holding::default();
         for at in 1..100 {
             holding.is_told(FIFTH, at * 100 * MS);

@@ -1,12 +1,14 @@
-//! The machine that a run is replayed on: CPUs, the kernel's queues, quotas; nobody else.
+//! The machine on which a run is replayed: CPUs, the kernel's queues, quotas; no co-runners.
 //!
-//! Computing takes the time that it took. Queueing is not replayed but made anew, by the modelled [`Eevdf`]: a queue for each CPU, turns
-//! that end with a tick, a woken task's place as the kernel chooses it. So a CPU may be idle while a task waits at another, as it is live
-//! where a program has more tasks than CPUs: three that meet at a barrier on two CPUs take some 20 % longer than by one queue for both.
-//! A wait ends when its waker has got as far as it had when it woke the task; if it has already, there is no wait. Where tasks
-//! [meet](super::meetings), the last one wakes the others, whoever that is.
+//! Computing takes the recorded time. Queueing is not replayed. The modelled [`Eevdf`] does it again: each
+//! CPU has a queue, turns end at ticks, and a woken task goes where the kernel puts it. So a CPU may be idle
+//! while a task waits on another, as on a live machine with more tasks than CPUs. For example, three tasks
+//! that meet at a barrier on two CPUs take some 20 % longer than with one queue for both. A wait ends when
+//! its waker has done as much as it had when it woke the task. If the waker is already there, there is no
+//! wait. If tasks [meet](super::meetings), the last one to arrive wakes the others.
 //!
-//! Limits. The CPUs share one cache, and no two are hyperthreads of one core. All tasks have one weight, and are in one group.
+//! Limits. The CPUs share one cache, and no two of them are hyperthreads of one core. All tasks have one
+//! weight and are in one group.
 
 mod dispatch;
 mod helping;
@@ -24,19 +26,20 @@ use corun_model::Machine as Topology;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Who only looks why its wait is over computes no longer than this, in nanoseconds.
+/// A task that only checks why its wait is over computes no longer than this, in nanoseconds.
 const LOOK_NS: u64 = 100_000;
 /// The weight of a task of nice 0.
 const NICE_0: u64 = 1_024;
 
-/// How long a program takes under these conditions, until its last task has done its last step, in nanoseconds.
+/// How long a program takes under these conditions until its last task has done its last step, in
+/// nanoseconds.
 ///
 /// # Errors
-/// [`NoReplay::Contradiction`]: somebody waits for a step that never comes. [`NoReplay::Endless`].
+/// [`NoReplay::Contradiction`]: a task waits for a step that never comes. [`NoReplay::Endless`].
 pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Result<u64, NoReplay> {
     let machine = |meetings| Machine::new(program, *conditions, meetings);
     match machine(Meetings::of(&program.scripts)).run() {
-        // What looked like meetings were none: without them, the log itself is a way to get through.
+        // The supposed meetings were not real. Without them, the log itself is a way to finish.
         Err(NoReplay::Contradiction) => machine(Meetings::default()).run(),
         done => done,
     }
@@ -45,10 +48,10 @@ pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Result<u64, No
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unborn,
-    /// It is in the queue of a CPU.
+    /// In the queue of a CPU.
     Ready,
     Running(usize),
-    /// It would run, but may not: its budget is used up.
+    /// Runnable, but held because its budget is used up.
     Held,
     Waiting,
     Ended,
@@ -58,24 +61,25 @@ struct Task<'a> {
     script: &'a Script,
     state: State,
     next: usize,
-    /// Left to compute of the present step.
+    /// What is left to compute in the present step.
     left_ns: u64,
-    /// Where it ran last, or runs.
+    /// Where it ran last, or runs now.
     cpu: usize,
     /// Whether it has been in a queue yet.
     queued: bool,
     may: CpuMask,
-    /// Which of the budgets it has.
+    /// Its budgets, as indexes.
     budgets: Vec<usize>,
     waits_for: Option<u32>,
     waits: Waits,
-    /// Which of the plans when its wait is over holds.
+    /// Which plan for the end of its wait is valid.
     version: u64,
-    /// The steps that are waits with a limit, and the wait that comes after each, before anything else does.
+    /// The steps that are waits with a limit, each with the next wait of the task before any other work.
     limits: Vec<(usize, u32)>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
-    /// It has ended with another: what it still does takes no time, and is done for those who wait for it.
+    /// It has ended with another task. Its other steps take no time, and are done for the tasks that wait for
+    /// them.
     is_over: bool,
 }
 
@@ -83,17 +87,18 @@ struct Task<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     UntilWoken,
-    /// It looks every so often, beginning then.
+    /// It looks at regular intervals, from this time on.
     Looking {
         since_ns: u64,
         every_ns: u64,
     },
-    /// So long at most.
+    /// With a limit: no longer than this.
     WithLimit,
 }
 
-/// A wait with a limit is over when somebody ends it. Those that nobody ended next to co-runners, each with the wait that comes next, where
-/// the task does no work in between: who ends that one ends these, too, if he gets there sooner.
+/// A wait with a limit is over when another task ends it. This lists the waits that nobody ended in the
+/// recorded run, each with the next wait, if the task does no work in between. A task that ends the next wait
+/// also ends these, if it gets there sooner.
 fn limits(ops: &[Op]) -> Vec<(usize, u32)> {
     let (mut found, mut next) = (Vec::new(), None);
     for (place, op) in ops.iter().enumerate().rev() {
@@ -113,46 +118,46 @@ struct Cpu {
     task: Option<Ix>,
     since_ns: u64,
     version: u64,
-    /// It slept, and is on its way to a task.
+    /// It slept, and is now on its way to a task.
     wakes_up: bool,
 }
 
-/// What is to happen: when, in which order of those at once, what.
+/// A future event: when, its order among events of the same time, what.
 type Due = Reverse<(u64, u64, Event)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A step on a CPU is over, if it still is of this version.
+    /// A step on a CPU is over, if its version is still this one.
     Cpu(usize, u64),
-    /// A CPU that slept does not any more.
+    /// A CPU that slept is awake.
     WakesUp(usize),
     /// The kernel's tick on all CPUs.
     Tick,
-    /// A wait is over, if it still is of this version.
+    /// A wait is over, if its version is still this one.
     Wakes(Ix, u64),
-    /// A budget is filled up.
+    /// A budget is refilled.
     Period(usize),
-    /// A budget is used up, if the running have not changed.
+    /// A budget is used up, if the running tasks have not changed.
     Exhausted(usize, u64),
-    /// A CPU comes or goes, by its number.
+    /// A CPU comes or goes, given by its number.
     Switches(usize, bool),
-    /// A task has another limit, which its script tells at this place.
+    /// A task gets the limit that its script has at this place.
     Limits(Ix, usize),
 }
 
-/// A budget, and who uses it.
+/// A budget and its users.
 #[derive(Clone, Copy, Debug)]
 struct Pool {
     budget: Budget,
     left_ns: u64,
     at_ns: u64,
-    /// How many run of whom it is planned when they will have used it up, and which plan that is.
+    /// The number of running tasks in the plan for when the budget is used up, and the version of that plan.
     users: u64,
     version: u64,
     throttled: bool,
 }
 
-/// Where these budgets are among all that there are.
+/// The indexes of these budgets in the list of all.
 fn places(all: &[Pool], budgets: &[Budget]) -> Vec<usize> {
     budgets.iter().filter_map(|budget| all.iter().position(|pool| pool.budget == *budget)).collect()
 }
@@ -160,13 +165,13 @@ fn places(all: &[Pool], budgets: &[Budget]) -> Vec<usize> {
 struct Machine<'a> {
     conditions: Conditions,
     tasks: Vec<Task<'a>>,
-    /// Every CPU that there ever is, and those that are switched on.
+    /// Every CPU that ever exists, and those that are switched on.
     cpus: Vec<(usize, Cpu)>,
     online: CpuMask,
     sched: Eevdf,
-    /// What the scheduler wants done.
+    /// What the scheduler asks for.
     fx: Effects,
-    /// How many tasks are in queues, and whether the next tick is planned.
+    /// The number of tasks in queues, and whether the next tick is planned.
     ready: usize,
     ticks: bool,
     due: BinaryHeap<Due>,
@@ -174,7 +179,7 @@ struct Machine<'a> {
     /// Waits that were ended before they began.
     ended: BTreeSet<(Ix, u32)>,
     meetings: Meetings,
-    /// Who has come to each of them.
+    /// The tasks that have come to each meeting.
     met: Vec<Vec<Ix>>,
     now_ns: u64,
     last_ns: u64,
@@ -182,9 +187,9 @@ struct Machine<'a> {
     program: &'a ScriptedProgram,
     /// Tasks that have begun and not ended.
     alive: usize,
-    /// What may still happen, periods left out: one comes after another for ever.
+    /// The number of events that may still happen, without periods: periods never end.
     pending: usize,
-    /// The tasks besides its first that a process has.
+    /// The tasks of each process other than its first.
     crews: BTreeMap<u32, Vec<Ix>>,
 }
 
@@ -322,7 +327,7 @@ impl<'a> Machine<'a> {
             Event::Period(of) => {
                 self.account_budgets();
                 let pool = &mut self.budgets[of];
-                // How many use it counts from now on.
+                // From now on, this many use it.
                 (pool.left_ns, pool.users, pool.throttled) = (pool.budget.quota_ns, 0, false);
                 let next_ns = self.now_ns + pool.budget.period_ns.max(1);
                 self.plan(next_ns, Event::Period(of));
@@ -353,7 +358,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does what the scheduler wants done, and says when budgets will be used up.
+    /// Does what the scheduler asks for, and plans when budgets will be used up.
     fn settle(&mut self) {
         self.dispatch();
         self.account_budgets();
@@ -372,7 +377,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// How many run that have this budget.
+    /// How many running tasks have this budget.
     fn running(&self, of: usize) -> u64 {
         let has = |ix: Ix| self.tasks[ix].budgets.contains(&of);
         self.cpus.iter().filter(|(_, c)| c.task.is_some_and(has)).count() as u64
@@ -387,7 +392,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A task has another limit. Whoever has a CPU that he may not have any more is the caller's business.
+    /// A task gets another limit. If it is on a CPU that it may no longer use, the caller handles that.
     fn limit(&mut self, ix: Ix, limit: &Limit) {
         match limit {
             Limit::May(may) => {
@@ -409,7 +414,8 @@ impl<'a> Machine<'a> {
         self.plan(self.now_ns + self.tasks[ix].left_ns, event);
     }
 
-    /// The task on a CPU goes on, through steps that take no time, until it computes (`true`), or waits or ends (`false`).
+    /// The task on a CPU goes on through steps that take no time. `true`: it now computes; `false`: it waits
+    /// or has ended.
     fn advance(&mut self, at: usize, ix: Ix) -> bool {
         loop {
             if self.tasks[ix].left_ns > 0 {
@@ -499,7 +505,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A task comes to a meeting: whether all are there, so that they go on.
+    /// A task comes to a meeting. Returns whether all have come, so that they go on.
     fn comes(&mut self, ix: Ix, meeting: usize, at: usize) -> bool {
         if self.met[meeting].len() + 1 < self.meetings.size(meeting) {
             self.met[meeting].push(ix);
@@ -528,13 +534,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A task's wait is over then.
+    /// A task's wait will be over at that time.
     fn plan_waking(&mut self, at_ns: u64, ix: Ix) {
         self.tasks[ix].version += 1;
         self.plan(at_ns, Event::Wakes(ix, self.tasks[ix].version));
     }
 
-    /// Whoever runs on this CPU has got as far as to end a task's wait.
+    /// The task on this CPU has done enough to end another task's wait.
     fn ends_wait(&mut self, ix: Ix, wait: u32, at: usize) {
         let task = &mut self.tasks[ix];
         if task.waits_for != Some(wait) || task.state != State::Waiting {
@@ -543,7 +549,7 @@ impl<'a> Machine<'a> {
         }
         (task.waits_for, task.version) = (None, task.version + 1);
         match task.waits {
-            // It sees that when it looks next.
+            // The waiting task sees that at its next look.
             Waits::Looking { since_ns, every_ns } if !(self.now_ns - since_ns).is_multiple_of(every_ns) => {
                 let looks = (self.now_ns - since_ns) / every_ns + 1;
                 self.plan_waking(since_ns + looks * every_ns, ix);

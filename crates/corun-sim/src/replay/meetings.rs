@@ -1,45 +1,48 @@
 //! Where tasks meet, as at a barrier.
 //!
-//! Whoever comes last to a barrier waits for nobody and wakes all others. So a log shows that they waited for it, and not that it would
-//! have waited for them: replayed as it stands, whoever came last beside co-runners passes, wherever the others are.
+//! The last task to reach a barrier waits for nobody and wakes all others. So a log shows that they waited
+//! for it, but not that it would have waited for them. Replayed literally, the task that came last among
+//! co-runners would pass at once, wherever the others are.
 //!
-//! Method: a group of at least three meets where one wakes all others at once, at another time another one does, and they mostly wake each
-//! other so. Who broadcasts, or hands out work, is always the same; who shares a lock or a queue mostly wakes one.
+//! Method: at least three tasks meet if one wakes all others at once, another one does so at another time,
+//! and most of their wake-ups are of this kind. A task that broadcasts or hands out work is always the same
+//! one. Tasks that share a lock or a queue mostly wake one at a time.
 //!
-//! Limit: two that wake each other in turn may meet, or hand work on, or share a lock; these are left as they stand.
+//! Limit: two tasks that wake each other in turn may meet, hand on work, or share a lock. They are left as
+//! recorded.
 
 use super::script::{Ix, Op, Script};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who wakes several at once computes no longer than this from one to the next, in nanoseconds.
+/// A task that wakes several at once computes no longer than this between two wake-ups, in nanoseconds.
 const AT_ONCE_NS: u64 = 100_000;
 
-/// What a step is to a meeting.
+/// What a step does in a meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// With it the task is there; it goes on when all are. The meeting's number.
+    /// The task arrives, and goes on when all have arrived. The number of the meeting.
     Comes(usize),
-    /// It wakes another that comes to the meeting anyway.
+    /// It wakes another task that comes to the meeting anyway.
     Wakes,
 }
 
 /// The meetings of a program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meetings {
-    /// By task and place of the step in its script.
+    /// For each task and place of a step in its script.
     parts: BTreeMap<(Ix, usize), Part>,
-    /// How many come to each.
+    /// The number of tasks in each meeting.
     sizes: Vec<usize>,
 }
 
-/// A task that wakes others at once: which step wakes whom out of which wait.
+/// A task that wakes others at once: which step ends which wait of which task.
 struct Wakes {
     by: Ix,
     steps: Vec<(usize, Ix, u32)>,
 }
 
 impl Wakes {
-    /// All that are part of it, in order; `None`: one twice.
+    /// All tasks in it, in order; `None`: a task occurs twice.
     fn group(&self) -> Option<Vec<Ix>> {
         let group: BTreeSet<Ix> = self.steps.iter().map(|(_, ix, _)| *ix).chain([self.by]).collect();
         (group.len() == self.steps.len() + 1).then(|| group.into_iter().collect())
@@ -47,7 +50,7 @@ impl Wakes {
 }
 
 impl Meetings {
-    /// Finds them.
+    /// Finds the meetings.
     pub(super) fn of(scripts: &[Script]) -> Meetings {
         let all: Vec<Wakes> =
             scripts.iter().enumerate().flat_map(|(by, script)| at_once(by, script)).collect();
@@ -86,17 +89,17 @@ impl Meetings {
         found
     }
 
-    /// How many there are.
+    /// The number of meetings.
     pub(super) fn len(&self) -> usize {
         self.sizes.len()
     }
 
-    /// How many come to this one.
+    /// The number of tasks in this meeting.
     pub(super) fn size(&self, meeting: usize) -> usize {
         self.sizes[meeting]
     }
 
-    /// What a step is to a meeting.
+    /// What this step does in a meeting.
     pub(super) fn part(&self, ix: Ix, place: usize) -> Option<Part> {
         if self.parts.is_empty() {
             return None;
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn three_meet_where_now_one_and_now_another_wakes_both_others() {
+    fn three_meet_if_first_one_and_then_another_wakes_both_others() {
         let found = Meetings::of(&scripts([
             vec![COMPUTE, Op::Wait(0), COMPUTE, Op::Wake(1, 1), Op::Wake(2, 0)],
             vec![COMPUTE, Op::Wait(0), COMPUTE, Op::Wait(1)],
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_mostly_wakes_one_other_shares_a_lock_or_a_queue() {
+    fn tasks_that_mostly_wake_one_other_share_a_lock_or_a_queue() {
         let mut ops = [
             vec![COMPUTE, Op::Wake(1, 0), Op::Wake(2, 0), COMPUTE, Op::Wait(0)],
             vec![Op::Wait(0), COMPUTE, Op::Wake(0, 0), Op::Wake(2, 1)],
@@ -176,8 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_meetings_to_which_nobody_could_come_was_none() {
-        // The third waits for the first only when the second, which that woke at once with it, has got further.
+    fn a_supposed_meeting_that_nobody_could_reach_is_not_one() {
+        // The third waits for the first only when the second, which was woken at the same time, has done
+        // more.
         let scripts = scripts([
             vec![COMPUTE, Op::Wake(1, 0), Op::Wake(2, 1), COMPUTE, Op::Wait(0)],
             vec![Op::Wait(0), COMPUTE, Op::Wake(2, 0), COMPUTE, Op::Wake(0, 0), Op::Wake(2, 2)],
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_always_wakes_the_others_hands_out_work_and_two_that_take_turns_are_left_as_they_stand() {
+    fn one_that_always_wakes_the_others_hands_out_work_and_two_in_turn_are_left_as_recorded() {
         let hands_out = Meetings::of(&scripts([
             vec![COMPUTE, Op::Wake(1, 0), Op::Wake(2, 0), COMPUTE, Op::Wake(1, 1), Op::Wake(2, 1)],
             vec![Op::Wait(0), COMPUTE, Op::Wait(1)],

@@ -1,9 +1,10 @@
-//! What a program would have taken alone, by replaying what it did beside others.
+//! How long a program would have taken in a solo run, by replaying what it did among co-runners.
 //!
-//! A slowdown is a counterfactual: the time that a run took, by the time that it would have taken without its co-runners. A
-//! [run log](corun_model::run_log) holds what decides that time: what each task computed between which events, who woke it, which
-//! times it slept until, which CPUs and how much of them it may have. So the run is made again on a machine without
-//! anybody else. Message passing has been studied so for long (Dimemas: record, replay under other conditions).
+//! A slowdown is a counterfactual: the duration of a run, divided by the duration that it would have had
+//! without co-runners. A [run log](corun_model::run_log) holds what decides that duration: what each task
+//! computed between which events, who woke it, until when it slept, and which CPUs and how much CPU time it
+//! may use. So the run is repeated on a machine with nobody else. This method is well known for message
+//! passing (Dimemas: record, then replay under other conditions).
 //!
 //! ```text
 //! RunLog ──▶ Transcriber ──▶ Transcript ──▶ machine::run ──▶ time alone
@@ -12,22 +13,30 @@
 //!             own steps)
 //! ```
 //!
-//! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that
-//! there is none where the waker is ahead; where tasks meet, as at a barrier, all wait for the last one (`meetings`). A sleep is
-//! over at its time or after its length, as its task's other sleeps show (`sleeps`); where that is open, and for what comes from
-//! outside the program, both are tried. Who only looks around now and then, for as long as the program takes, keeps nobody
-//! (`ticks`), and a process is over when the task that ends it has got there. A task's other affinity or budget comes at its time
-//! where somebody else changed it, and when the task has got so far where the program did; where the log does not tell, the first
-//! is likely and both are tried. Budgets are filled up when they were, of all groups that a task is in. A program that keeps
-//! timers itself may have been late for them without showing it (`timers`): both are tried. CPUs come and go at their times, as
-//! closely as these are known. What tasks spun goes, where somebody told how much that was. Queueing is made anew, by the
-//! modelled scheduler; how often a CPU that runs dry looks for a task elsewhere is what the kernel has learnt and does not tell,
-//! so both ends are tried.
+//! The rules:
 //!
-//! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
-//! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end, and `pools` says which is likely. Waits that came
-//! to nothing beside the co-runners (a lock that was free) are not in a log. The scheduler is the [modelled one](machine) of recent
-//! kernels, whatever the kernel is.
+//! - Computing takes the recorded time. Spinning is removed if the log says how much there was.
+//! - A wait ends when its waker has done as much as it had when it woke the task. If the waker is already
+//!   there, there is no wait. If tasks meet, as at a barrier, all wait for the last one (`meetings`).
+//! - A sleep ends at its time or after its length, as the task's other sleeps show (`sleeps`). If that is
+//!   open, both are tried. The same holds for what comes from outside the program.
+//! - A task that only looks around periodically, for as long as the program takes, delays nobody (`ticks`). A
+//!   process is over when the task that ends it has got there.
+//! - If somebody else changed a task's affinity or budget, the change comes at its time. If the program did,
+//!   it comes when the task has done as much as it had then. If the log does not say who, the former is
+//!   likely and both are tried.
+//! - Budgets are refilled at the recorded times, for all groups that contain the task.
+//! - A program that keeps timers itself may have been late for them, and the log does not show it (`timers`):
+//!   both are tried.
+//! - CPUs come and go at their times, as far as these are known.
+//! - The modelled scheduler does all queueing again. The kernel learns how often a CPU that runs out of tasks
+//!   looks for one elsewhere, and does not show it: both ends are tried.
+//!
+//! Limits. A replay does not see that computing itself takes longer among co-runners (caches, memory). Each
+//! task does the work that it did in the recorded run. If an idle CPU would have taken over work,
+//! [`Conditions::shares_work`] is the other end, and `pools` says which is likely. A log does not contain
+//! waits that did not happen among the co-runners (a lock that was free). The scheduler is the [modelled
+//! one](machine) of recent kernels, on any kernel.
 
 mod conditions;
 mod confining;
@@ -49,7 +58,8 @@ pub use transcriber::{Transcriber, Transcript};
 
 use script::{By, Ends, Look, Op, Outside};
 
-/// How long a stretch of a run would have taken alone, in nanoseconds: at least, most likely, at most.
+/// How long a stretch of a run would have taken in a solo run, in nanoseconds: at least, most likely, at
+/// most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alone {
     /// At least.
@@ -60,13 +70,15 @@ pub struct Alone {
     pub most_ns: u64,
 }
 
-/// Programs that give way so often a second wait by asking again and again, which a log does not show.
+/// A program that yields more often than this per second waits by asking again and again. A log does not show
+/// such waits.
 const YIELDS: f64 = 1_000.0;
 
 impl Transcript {
-    /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
-    /// CPUs came and went, who changed limits, whether siblings share their work, and what was due when. `conditions.either`, `conditions.switches`,
-    /// `conditions.changed_by`, `conditions.looks` and `conditions.shares_work` are not looked at.
+    /// How long it would have taken under these conditions. Whatever the log leaves open is tried both ways:
+    /// what ends waits, when CPUs came and went, who changed limits, whether siblings share their work, and
+    /// what was due when. The fields `either`, `switches`, `changed_by`, `looks` and `shares_work` of
+    /// `conditions` have no effect.
     ///
     /// # Errors
     /// [`NoReplay::WaitsByYielding`]; [`NoReplay::Contradiction`], which means that events are missing; [`NoReplay::Endless`].
@@ -90,7 +102,7 @@ impl Transcript {
             );
         }
         let ops = || self.program.scripts.iter().flat_map(|script| &script.ops);
-        // What is likely of all of them is replayed anyway.
+        // The likely value of all of them is replayed anyway.
         let is_any = |likely: bool| {
             ops().any(|op| match op {
                 Op::Looks(Look { may: Some(is), .. }) | Op::Outside(Outside { may_look: Some(is), .. }) => {
@@ -111,7 +123,7 @@ impl Transcript {
         let shared = run(&Conditions { shares_work: true, ..by_length })?;
         let in_time = self.program.as_if_in_time();
         let in_time = in_time.map(|in_time| machine::run(&in_time, &by_length)).transpose()?;
-        // Nobody is later alone.
+        // No task is later in a solo run.
         let in_time = in_time.map(|ns| ns.min(self.lasted_ns));
         let (by_length, by_time) = (run(&by_length)?, run(&by_time)?);
         let mut all = others.iter().map(run).collect::<Result<Vec<u64>, NoReplay>>()?;

@@ -1,13 +1,14 @@
-//! The run log of a tenant of the modelled machine, from its trace: what the probe would have written down of it live.
+//! The run log of a tenant of the modelled machine, from its trace: what the probe would have recorded on a
+//! live machine.
 //!
-//! Limits: the trace does not tell what a task waits for. A wait that nobody's wake-up ends is a sleep for a time.
+//! Limit: the trace does not say what a task waits for. A wait that no wake-up ends is a sleep for a time.
 
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::trace::{self, Trace, TraceKind};
 use corun_model::{TaskId, TenantId};
 
-/// What a tenant's tasks did until `end_ns` on a machine of so many CPUs. `may`: the CPUs that each of them may use, in their order;
-/// of those that it does not list, all.
+/// What a tenant's tasks did until `end_ns` on a machine with this many CPUs. `may`: the CPUs that each of
+/// them may use, in order. Tasks beyond the list may use all.
 pub fn run_log(trace: &Trace, tenant: TenantId, cpus: usize, end_ns: u64, may: &[CpuMask]) -> RunLog {
     let own: Vec<TaskId> =
         trace.tasks.iter().filter(|(_, t)| t.tenant == tenant).map(|(id, _)| *id).collect();
@@ -49,7 +50,7 @@ pub fn run_log(trace: &Trace, tenant: TenantId, cpus: usize, end_ns: u64, may: &
     RunLog { cpus: CpuMask::first(cpus), start_ns: 0, end_ns, lost: trace.lost, events: all }
 }
 
-/// Where a timer ended a wait, it had been set for a length before: the probe sees that.
+/// If a timer ended a wait, the task had set it for a length before. The probe sees that.
 fn sleeps(events: &[Event]) -> Vec<Event> {
     let mut next_wake: std::collections::BTreeMap<TaskId, Event> = Default::default();
     let mut found = Vec::new();

@@ -1,20 +1,23 @@
-//! Was work dealt out to threads, or do they take it from each other? Decided by who computed how much.
+//! Was work assigned to threads, or do they take it from each other? The computing time of each thread
+//! decides.
 //!
-//! Work that was dealt out does not know who had CPUs. Shared work goes where they are: who had a CPU for more of the time in which he
-//! wanted one did more of it, and all wanted one for as long as each other. With `c` what a thread computed, `d` for how long it
-//! computed or wanted to, and `r = c / d`, so that `ln c = ln r + ln d`, work is shared as far as
+//! Assigned work does not depend on who had CPUs. Shared work goes where the CPUs are: a thread that had a
+//! CPU for more of the time in which it wanted one did more of the work. All threads wanted a CPU for equally
+//! long. Let `c` be what a thread computed, `d` the time for which it computed or wanted to, and `r = c / d`,
+//! so that `ln c = ln r + ln d`. Then work is shared to this extent:
 //!
 //! ```text
 //! cov(ln c, ln r) / (cov(ln c, ln r) + var(ln d))
 //! ```
 //!
-//! over the threads of each process, weighted by what they computed: 1 where all wanted a CPU for as long, 0 where what they did
-//! has nothing to do with what they had. Limit: of two threads that may be chance; then the two ends are near each other, or the interval is wide.
+//! summed over the threads of each process, weighted with their computing. It is 1 if all wanted a CPU for
+//! equally long, and 0 if the work of a thread is unrelated to its CPU time. Limit: with two threads this may
+//! be chance. Then the two ends are close together, or the interval is wide.
 
 use super::script::Script;
 use std::collections::BTreeMap;
 
-/// How much of what tasks did was shared, 0..=1.
+/// How much of the work of tasks was shared, 0..=1.
 pub(super) fn share_of_work(scripts: &[Script]) -> f64 {
     let mut crews: BTreeMap<u32, Vec<[f64; 3]>> = BTreeMap::new();
     for script in scripts.iter().filter(|s| !s.leads) {
@@ -46,7 +49,7 @@ mod tests {
     use super::super::script::Op;
     use super::*;
 
-    /// Threads that computed so long and waited so long for a CPU.
+    /// Threads that computed this long and waited this long for a CPU.
     fn shared(threads: &[(u64, u64)]) -> f64 {
         let script = |&(ns, wanted_ns): &(u64, u64)| Script {
             process: 1,
@@ -58,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_shared_as_far_as_who_had_a_cpu_did_it() {
+    fn work_is_shared_as_far_as_threads_with_a_cpu_did_it() {
         assert!(shared(&[(600, 0), (300, 300)]) > 0.99, "both wanted one all the time");
         assert!(shared(&[(600, 0), (300, 290), (400, 210)]) > 0.98);
         assert!(shared(&[(450, 0), (450, 450)]) < 0.01, "each did its part, and one took twice as long");

@@ -1,7 +1,8 @@
-//! A recorded run made ready for a replay: its tasks' scripts, and its co-runners as loops.
+//! Prepares a recorded run for a replay: its tasks become scripts, and its co-runners loops.
 //!
-//! Of co-runners a recording knows how many of their tasks wanted CPUs, and how much CPU time they had and waited for. A co-runner is
-//! modelled as so many loops that want as much, all the time alike: bursts and what it does for others are not kept.
+//! For each co-runner, a recording holds how many of its tasks wanted CPUs, how much CPU time they had, and
+//! how long they waited. The model of a co-runner is a number of loops with the same demand, constant over
+//! time. It has no bursts, and ignores what the co-runner does for others.
 
 use super::script::ScriptedProgram;
 use super::{Alone, Conditions, NoReplay, Transcriber};
@@ -10,48 +11,48 @@ use corun_model::run_log::{CpuMask, Left, What};
 use corun_model::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A co-runner that wanted less of the time than this, all tasks together, is left out, 0..=1.
+/// A co-runner with less demand than this, summed over its tasks, is left out, 0..=1.
 const LEAST_DEMAND: f64 = 0.01;
 
-/// Where several tasks wanted CPUs at once for less of the time than this, none spins until another one is through, 0..=1: a shell
-/// and what it starts do for a moment.
+/// If several tasks wanted CPUs at once for less of the time than this, none of them waits for another by
+/// spinning, 0..=1. A shell and its children overlap for a moment.
 const LEAST_AT_ONCE: f64 = 0.01;
 
-/// A recorded run, made ready.
+/// A recorded run, prepared for a replay.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// What ran, in words.
     pub command: String,
-    /// What its tasks did. CPUs are those of the machine that it was recorded on.
+    /// What its tasks did. CPUs are those of the recorded machine.
     pub program: ScriptedProgram,
-    /// How long it took, in nanoseconds.
+    /// The duration of the run, in nanoseconds.
     pub took_ns: u64,
-    /// How long the same would have taken alone on the same CPUs.
+    /// How long the same would have taken in a solo run on the same CPUs.
     pub alone: Alone,
-    /// Whether tasks may have spun while they waited for each other: then the same would have taken less than that alone, since a
-    /// recording does not tell spinning from computing.
+    /// Whether tasks may have spun while they waited for each other. Then a solo run would have taken less
+    /// than `alone`, since a recording does not distinguish spinning from computing.
     pub may_have_spun: bool,
-    /// How many events it is made from.
+    /// The number of events in it.
     pub events: u64,
-    /// How much of the recording's end was left out, since events were lost in it, in nanoseconds.
+    /// How much of the recording's end was left out because events were lost, in nanoseconds.
     pub left_out_ns: u64,
-    /// Who else wanted CPUs, most first.
+    /// The other tenants that wanted CPUs, highest demand first.
     pub co_runners: Vec<Loops>,
 }
 
-/// A co-runner as loops.
+/// A co-runner, modelled as loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loops {
     /// Its name.
     pub name: String,
-    /// How many, at least 1.
+    /// The number of loops, at least 1.
     pub tasks: u32,
-    /// What part of the time each wants a CPU, 0..=1.
+    /// The share of the time in which each wants a CPU, 0..=1.
     pub demand: f64,
 }
 
 impl Recorded {
-    /// Makes a recorded run ready, up to its first lost event.
+    /// Prepares a recorded run, up to its first lost event.
     ///
     /// # Errors
     /// [`NoReplay`].
@@ -80,7 +81,7 @@ impl Recorded {
         })
     }
 
-    /// How many CPUs the machine had at its beginning.
+    /// The number of CPUs of the machine at the beginning.
     pub fn cpus(&self) -> usize {
         self.program.cpus.len()
     }
@@ -90,7 +91,8 @@ impl Recorded {
         super::script::budgets_of(&self.program).next().is_some()
     }
 
-    /// The scripts with CPUs counted from 0, without gaps. `is_elsewhere`: on other CPUs, any of which each task may use.
+    /// The scripts with CPUs numbered from 0, without gaps. `is_elsewhere`: on other CPUs, any of which each
+    /// task may use.
     pub fn program_on(&self, is_elsewhere: bool) -> ScriptedProgram {
         let mut program = self.program.clone();
         let place = |may: CpuMask| {
@@ -104,7 +106,7 @@ impl Recorded {
     }
 }
 
-/// For what part of the time at least two tasks wanted CPUs, 0..=1.
+/// The share of the time in which at least two tasks wanted CPUs, 0..=1.
 fn wanted_at_once(windows: &[RunWindow]) -> f64 {
     let mut want: BTreeSet<TaskId> = BTreeSet::new();
     let (mut at_once_ns, mut since_ns) = (0, 0);
@@ -127,9 +129,9 @@ fn wanted_at_once(windows: &[RunWindow]) -> f64 {
     at_once_ns as f64 / length_ns.max(1) as f64
 }
 
-/// The co-runners of the first windows, which are so long in all.
+/// The co-runners of the first windows, which last this long in total.
 fn co_runners(file: &RunFile, windows: usize, length_ns: u64) -> Vec<Loops> {
-    // Wanted, and the same weighed with how many tasks did.
+    // The demand, and the demand weighted with the number of tasks that had it.
     let mut wanted: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for other in file.windows[..windows].iter().flat_map(|w| &w.co_runners) {
         let ns = other.ran_ns as f64 + other.waited_ns as f64;
@@ -142,7 +144,7 @@ fn co_runners(file: &RunFile, windows: usize, length_ns: u64) -> Vec<Loops> {
         if demand < LEAST_DEMAND {
             continue;
         }
-        // No fewer than would want a CPU all the time.
+        // At least as many as would want a CPU all the time.
         let tasks = (weighed / sum).round().max(demand.floor()).clamp(1.0, MOST_LOOPS);
         loops.push(Loops { name: name.to_owned(), tasks: tasks as u32, demand: (demand / tasks).min(1.0) });
     }
@@ -154,9 +156,9 @@ fn co_runners(file: &RunFile, windows: usize, length_ns: u64) -> Vec<Loops> {
     loops
 }
 
-/// More loops of one co-runner than this make no difference to anybody.
+/// More loops of one co-runner than this make no difference.
 const MOST_LOOPS: f64 = 1_000.0;
-/// So many co-runners are modelled, those that wanted most.
+/// The model has at most this many co-runners, those with the highest demand.
 const MOST_CO_RUNNERS: usize = 50;
 
 #[cfg(test)]
@@ -167,7 +169,7 @@ mod tests {
     use corun_model::CpuId;
 
     #[test]
-    fn tasks_want_cpus_at_once_where_one_waits_for_a_cpu_or_both_run() {
+    fn tasks_want_cpus_at_once_if_one_waits_for_a_cpu_or_both_run() {
         let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
         let preempted = What::Leaves(Left::Preempted);
         let sleeps = What::Leaves(Left::Waits(For::Sleep));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_co_runner_becomes_as_many_loops_as_wanted_cpus_and_one_that_hardly_did_is_left_out() {
+    fn a_co_runner_becomes_as_many_loops_as_wanted_cpus_and_is_left_out_if_demand_is_low() {
         let other =
             |name: &str, tasks, ran_ns, waited_ns| CoRunner { name: name.into(), tasks, ran_ns, waited_ns };
         let window = |start_ns, co_runners| RunWindow {

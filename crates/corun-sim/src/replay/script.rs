@@ -1,8 +1,9 @@
-//! What each task of a program does, in its own order: computing, waking others, waiting. The form that a run is replayed from.
+//! What each task of a program does, in its own order: computing, waking others, waiting. A replay starts
+//! from this form.
 
 use corun_model::run_log::CpuMask;
 
-/// A task's place among those of a run.
+/// A task's index among those of a run.
 pub type Ix = usize;
 
 /// A program as its tasks' scripts.
@@ -10,13 +11,13 @@ pub type Ix = usize;
 pub struct ScriptedProgram {
     /// Every task.
     pub scripts: Vec<Script>,
-    /// Those that are there at the beginning; the others are made by them.
+    /// Those that exist at the beginning. They create the others.
     pub first: Vec<Ix>,
     /// The machine's CPUs at the beginning.
     pub cpus: CpuMask,
     /// CPUs that came or went later.
     pub switched: Vec<Switched>,
-    /// When it began, on the clock that tells when budgets are filled up, in nanoseconds.
+    /// When it began, on the clock of the budgets' periods, in nanoseconds.
     pub begin_ns: u64,
 }
 
@@ -27,28 +28,28 @@ pub struct Switched {
     pub cpu: usize,
     /// On, or off.
     pub is_on: bool,
-    /// Not before and not after these times since the beginning of the stretch, in nanoseconds.
+    /// It happened not before and not after these times since the beginning of the stretch, in nanoseconds.
     pub between_ns: [u64; 2],
 }
 
-/// A CPU budget: a program may run for so long in every period, summed over CPUs.
+/// A CPU budget: in every period, a program may run for this long, summed over CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Budget {
     /// How long, in nanoseconds.
     pub quota_ns: u64,
     /// The period, in nanoseconds.
     pub period_ns: u64,
-    /// When in a period it is filled up, in nanoseconds; `None`: not known.
+    /// At which offset in a period it is refilled, in nanoseconds; `None`: not known.
     pub filled_ns: Option<u64>,
 }
 
 impl Budget {
-    /// What part of the time it allows, on one CPU or several.
+    /// The share of time that it allows, on one CPU or several.
     pub fn share(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns.max(1) as f64
     }
 
-    /// How long after that time it is filled up next, in nanoseconds.
+    /// The time from then until it is refilled next, in nanoseconds.
     pub fn filled_after_ns(&self, now_ns: u64) -> u64 {
         let period_ns = self.period_ns.max(1);
         let Some(filled_ns) = self.filled_ns else { return period_ns };
@@ -61,28 +62,29 @@ impl Budget {
 pub struct Script {
     /// The process that it belongs to.
     pub process: u32,
-    /// Whether it is its process's first.
+    /// Whether it is the first of its process.
     pub leads: bool,
-    /// Where it may run at first; empty: it never ran, and that is not known.
+    /// Where it may run at first. Empty: it never ran, so this is not known.
     pub may: CpuMask,
-    /// The budgets that it has at first, of all groups that it is in. Those with one of the same size, filled up at the same time,
-    /// share it.
+    /// The budgets that it has at first, from all groups that contain it. Tasks with budgets of the same
+    /// size, refilled at the same time, share them.
     pub budgets: Vec<Budget>,
-    /// Whose end is its end, too, however far it has got: it holds nobody up but who waits for it.
+    /// The task whose end also ends this one, however far it has got. It delays only tasks that wait for it.
     pub ends_with: Option<Ix>,
     /// How long it waited for a CPU, in nanoseconds.
     pub wanted_ns: u64,
-    /// Whether it may have been late for timers that do not show.
+    /// Whether it may have been late for timers that the log does not show.
     pub may_be_late: bool,
-    /// The part of what its process computed that none of its threads took over although it had nothing else to do, 0..=1.
+    /// The part of its process's computing that no other thread took over, although one had nothing else to
+    /// do, 0..=1.
     pub kept: f64,
-    /// How much of what it computes is spinning: at least, likely, at most. `None`: nobody told.
+    /// How much of its computing is spinning: at least, likely, at most. `None`: not known.
     pub spun: Option<[Spun; 3]>,
     /// What it does.
     pub ops: Vec<Op>,
 }
 
-/// The parts of the time that a task computes in which it spins, 0..=1.
+/// The shares of a task's computing time in which it spins, 0..=1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spun {
     /// While another task of its process wants a CPU in vain.
@@ -91,18 +93,18 @@ pub struct Spun {
     pub elsewhere: f64,
 }
 
-/// How much of what tasks computed is taken for spinning, of what is open.
+/// How much of the open part of computing counts as spinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spinning {
-    /// As little as may be.
+    /// As little as possible.
     Least,
     /// As much as is likely.
     Likely,
-    /// As much as may be.
+    /// As much as possible.
     Most,
 }
 
-/// Where nobody tells, tasks compute; at most they wait for whoever wants a CPU in vain.
+/// If spinning is not known, tasks compute. At most, they wait for a task that wants a CPU in vain.
 const UNTOLD: [Spun; 3] = {
     let computes = Spun { beside: 0.0, elsewhere: 0.0 };
     [computes, computes, Spun { beside: 1.0, elsewhere: 0.0 }]
@@ -111,64 +113,67 @@ const UNTOLD: [Spun; 3] = {
 /// A step of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// It computes for so long.
+    /// It computes for this long.
     Compute {
         /// How long, in nanoseconds.
         ns: u64,
-        /// For how much of it another task of its process wanted a CPU in vain: it may have spun, waiting for that.
+        /// The part of it in which another task of its process wanted a CPU in vain. It may have spun,
+        /// waiting for that task.
         beside_ns: u64,
         /// How long it waited for a CPU before, in nanoseconds.
         queued_ns: u64,
     },
     /// It ends that wait of another task.
     Wake(Ix, u32),
-    /// It makes that task.
+    /// It creates that task.
     Spawn(Ix),
     /// It waits until a task of the program has ended this wait of its own.
     Wait(u32),
     /// It waits for something else.
     Outside(Outside),
-    /// It looks whether others have got so far.
+    /// It looks whether others have done enough.
     Looks(Look),
-    /// It has got as far as it had when that wait of another task was over.
+    /// It has done as much as it had when that wait of another task was over.
     Passes(Ix, u32),
     /// From now on it has another limit.
     Limit(Change),
 }
 
-/// A look at what others have done, again and again until a wait of the task's own is over.
+/// Looks at what others have done, repeated until a wait of the task's own is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// That wait.
     pub wait: u32,
-    /// How long it sleeps between two looks, in nanoseconds: it goes on with the first look after the wait; 0: at once.
+    /// How long it sleeps between two looks, in nanoseconds. It goes on at its first look after the wait
+    /// ends; 0: at once.
     pub every_ns: u64,
-    /// It may be a look, and the sleeps before it that [may have been looks](Outside::may_look) none: whether that is likely. `None`:
-    /// it is one.
+    /// Whether it is likely to be a look, if that is uncertain. If it is none, the sleeps before it that [may
+    /// have been looks](Outside::may_look) are none either. `None`: it is certain.
     pub may: Option<bool>,
 }
 
 /// Another limit of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Which.
+    /// The new limit.
     pub limit: Limit,
     /// When it was seen, since the beginning of the stretch, in nanoseconds.
     pub at_ns: u64,
-    /// Who changed it; `None`: the log does not tell.
+    /// Who changed it; `None`: the log does not say.
     pub by: Option<By>,
 }
 
 /// Who changes a limit of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Somebody else: alone it would have been at that time as well, whatever the program had done by then.
+    /// Somebody else. In a solo run, the change comes at the same time, whatever the program has done by
+    /// then.
     Others,
-    /// The program, when it had got so far.
+    /// The program, when it had done this much.
     Itself,
 }
 
-/// What bounds the CPU time of a task.
+/// What limits the CPU time of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Limit {
     /// Where it may run.
@@ -180,35 +185,35 @@ pub enum Limit {
 /// A wait that no task of the program ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
-    /// How long it took, in nanoseconds: 0 where it did not block, since the time was over.
+    /// How long it took, in nanoseconds. 0 if the task did not block, because the time was already over.
     pub lasted_ns: u64,
     /// When it was over, since the beginning of the replayed stretch, in nanoseconds.
     pub until_ns: u64,
     /// What decides when it is over.
     pub ends: Ends,
-    /// Whether the task had said until when it would sleep, or wait at most.
+    /// Whether the task had set a time to sleep until, or a limit for its wait.
     pub is_sleep: bool,
-    /// Whether it waited for something else, and that long at most.
+    /// Whether it waited for something else, with that as the limit.
     pub is_limit: bool,
-    /// It may have been a look at what others had done, and no time of its own: whether that is likely.
+    /// It may have been a look at what others had done, with no time of its own: whether that is likely.
     pub may_look: Option<bool>,
 }
 
 impl Outside {
-    /// A sleep that took so long and was over then, in nanoseconds, of which no more is known yet.
+    /// A sleep of this length that ended then, in nanoseconds, with nothing else known yet.
     pub fn sleep(lasted_ns: u64, until_ns: u64) -> Outside {
         Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true, is_limit: false, may_look: None }
     }
 }
 
-/// What decides when a wait for something outside the program is over.
+/// What decides when a wait for something outside the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// A time: it does not matter when it began.
+    /// A time, regardless of when the wait began.
     AtItsTime,
-    /// A length: it is over so long after it began.
+    /// A length: it ends this long after it began.
     AfterItsLength,
-    /// One of the two; the log does not tell which.
+    /// One of the two; the log does not say which.
     Either,
 }
 
@@ -223,7 +228,8 @@ impl Script {
         computes_ns(&self.ops)
     }
 
-    /// How much of a step that computes for so long is spinning, in nanoseconds. `beside_ns`: as of [`Op::Compute`].
+    /// How much of a step that computes for this long is spinning, in nanoseconds. `beside_ns`: as in
+    /// [`Op::Compute`].
     pub(super) fn spun_in(&self, ns: u64, beside_ns: u64, how: Spinning) -> u64 {
         let [least, likely, most] = self.spun.unwrap_or(UNTOLD);
         let Spun { beside, elsewhere } = match how {
@@ -236,7 +242,7 @@ impl Script {
         (spun_ns as u64).min(ns)
     }
 
-    /// How much of all that it computes is spinning, in nanoseconds.
+    /// How much of all its computing is spinning, in nanoseconds.
     pub fn spun_ns(&self, how: Spinning) -> u64 {
         let of = |op: &Op| match op {
             Op::Compute { ns, beside_ns, .. } => self.spun_in(*ns, *beside_ns, how),
@@ -247,8 +253,9 @@ impl Script {
 }
 
 impl ScriptedProgram {
-    /// The same, but what tasks that may have been late did when they came to it was due only then: while they waited for a CPU, they would
-    /// have waited anyway. `None`: no task may have been late.
+    /// The same program, but as if its tasks had been in time. If a task may have been late, what it did next
+    /// was due only when it did it: instead of waiting for a CPU, it would have waited anyway. `None`: no
+    /// task may have been late.
     pub(super) fn as_if_in_time(&self) -> Option<ScriptedProgram> {
         self.scripts.iter().any(|s| s.may_be_late).then(|| {
             let mut program = self.clone();
@@ -260,14 +267,15 @@ impl ScriptedProgram {
     }
 }
 
-/// A step, and before it a wait for as long as it waited for a CPU.
+/// A step, preceded by a wait as long as the task waited for a CPU.
 fn due_when_done(op: &Op) -> impl Iterator<Item = Op> {
     let queued_ns = if let Op::Compute { queued_ns, .. } = op { *queued_ns } else { 0 };
     let wait = Outside { ends: Ends::AfterItsLength, ..Outside::sleep(queued_ns, 0) };
     (queued_ns > 0).then_some(Op::Outside(wait)).into_iter().chain([op.clone()])
 }
 
-/// No program takes more events: each step takes some, and so does each millisecond of what it computes and waits.
+/// No program takes more events: each step takes some, and so does each millisecond of its computing and
+/// waiting.
 pub(super) fn most_events(program: &ScriptedProgram) -> u64 {
     let of = |op: &Op| match op {
         Op::Compute { ns, .. } => 200 + ns / 250_000,
@@ -293,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_filled_up_at_its_time_of_every_period() {
+    fn a_budget_is_refilled_at_its_time_in_every_period() {
         let of = |filled_ns| Budget { quota_ns: 6, period_ns: 20, filled_ns };
         let after = |filled_ns, now_ns| of(filled_ns).filled_after_ns(now_ns);
         assert_eq!((after(Some(7), 0), after(Some(7), 26), after(Some(7), 1_000)), (7, 1, 7));

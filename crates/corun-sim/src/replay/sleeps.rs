@@ -1,22 +1,24 @@
-//! Does a task sleep until a time, or for a length? Decided by what it did, since what it tells the kernel misleads: some runtimes
-//! sleep until a time that they have just computed, and a loop that wants to begin every 10 ms may compute the length that is left.
+//! Does a task sleep until a time, or for a length? What it did decides, since what it asks of the kernel
+//! misleads. Some runtimes sleep until a time that they have just computed. A loop that wants to begin every
+//! 10 ms may compute the length that is left.
 //!
-//! Of two series the steadier one is what the program meant: the length from the call to the deadline, or the step from one
-//! deadline to the next. How steady a series is its median absolute deviation says, which a few outliers do not move.
+//! Of two series, the steadier one is what the program meant: the length from the call to the deadline, or
+//! the step from one deadline to the next. The median absolute deviation says how steady a series is, and a
+//! few outliers do not change it.
 //!
-//! Who is late looks at a clock and does not sleep before the time that has passed. So of one that is often late the steps differ, but all are
-//! whole numbers of one beat, and what counts is how far they are from those.
+//! A late task looks at a clock and does not sleep until a time that has passed. So if a task is often late,
+//! its steps differ, but each is a whole number of one beat. Then the distance from whole numbers counts.
 
 use super::script::Ends;
 
-/// Fewest sleeps from which a habit can be read.
+/// The fewest sleeps that show a habit.
 pub(super) const FEWEST: usize = 5;
-/// So many are remembered, the newest.
+/// This many are kept, the newest.
 const MOST: usize = 64;
-/// One series must be so many times as steady as the other.
+/// One series must be this many times as steady as the other.
 const CLEARLY: u64 = 4;
-/// Deviations below this are those of reading the clock: two series that are both so steady do not tell. What a program computes in is
-/// hardly ever so steady, undisturbed or not.
+/// Smaller deviations come from reading the clock. If both series are this steady, they do not tell. The
+/// computing of a program is hardly ever this steady, disturbed or not.
 const STEADY_NS: u64 = 1_000;
 
 /// The timed sleeps of one task.
@@ -29,7 +31,8 @@ pub(super) struct Sleeps {
 }
 
 impl Sleeps {
-    /// `late_ns`: for how long its process has wanted CPUs in vain. Who comes to a time so shortly before it has set it only then.
+    /// `late_ns`: how long its process has wanted CPUs in vain. If a task comes this close to its deadline,
+    /// it set the deadline only then.
     pub(super) fn add(&mut self, called_ns: u64, deadline_ns: u64, as_length: bool, late_ns: u64) {
         let length_ns = deadline_ns.saturating_sub(called_ns);
         let as_length = as_length || length_ns > 0 && length_ns.saturating_mul(CLEARLY) <= late_ns;
@@ -41,10 +44,11 @@ impl Sleeps {
         self.seen += 1;
     }
 
-    /// What ends them.
+    /// What ends its sleeps.
     pub(super) fn ends(&self) -> Ends {
         if self.calls.len() < FEWEST {
-            // Too few for a habit. Who gives a length means one, unless it is computed from a time each time.
+            // Too few for a habit. A task that asks for a length means one, unless it computes the length
+            // from a time each time.
             return if self.seen > 0 && self.as_length == self.seen {
                 Ends::AfterItsLength
             } else {
@@ -58,7 +62,7 @@ impl Sleeps {
             step = off_beat(&steps).filter(|off| off[0] < step[0]).unwrap_or(step);
         }
         if length[0].max(step[0]) <= STEADY_NS {
-            // Most of them were not disturbed and say nothing: the few that were do.
+            // Most of them were not disturbed and show nothing. The few disturbed ones do.
             (length[0], step[0]) = (length[1], step[1]);
         }
         if step[0].max(STEADY_NS).saturating_mul(CLEARLY) <= length[0] {
@@ -71,8 +75,8 @@ impl Sleeps {
     }
 }
 
-/// How far steps are from whole numbers of the beat that fits them best, which is one of them: the median and the mean. `None`: they are
-/// too few, or not clearly nearer than by chance.
+/// How far steps are from whole numbers of a beat: the median and the mean. The beat is the step that fits
+/// them best. `None`: they are too few, or not clearly nearer than by chance.
 fn off_beat(steps: &[i64]) -> Option<[u64; 2]> {
     let off = |beat: i64| {
         let from_whole = |step: &i64| step - (step + beat / 2).div_euclid(beat).max(1) * beat;
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_of_the_kind_that_its_deadlines_show_whatever_the_kernel_was_told() {
+    fn a_sleep_has_the_kind_that_its_deadlines_show_whatever_the_kernel_was_asked() {
         let disturbed = [4, 7, 4, 9, 5, 8, 4, 6, 9, 4];
         let late = [14, 17, 14, 19, 15, 18, 14, 16, 19, 14];
         let mostly_alone = [4, 4, 9, 4, 4, 30, 4, 4, 4, 4];
@@ -137,8 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_often_late_and_sleeps_only_for_what_is_left_keeps_its_times() {
-        // Every 10 ms, late by up to four of them now and then; a clock is read a microsecond before the sleep is called.
+    fn a_task_that_is_often_late_and_sleeps_for_the_rest_keeps_its_times() {
+        // Every 10 ms, sometimes late by up to four beats. The task reads a clock a microsecond before it
+        // calls the sleep.
         let skips = [4, 1, 2, 4, 1, 5, 3, 1, 4, 2, 5, 1, 3, 4];
         let mut due = 0;
         let mut sleeps = Sleeps::default();
@@ -148,7 +153,7 @@ mod tests {
             sleeps.add(due - left_ns, due + i as u64 * 700 % 1_500, false, 0);
         }
         assert_eq!(sleeps.ends(), Ends::AtItsTime);
-        // The same lengths, called whenever something else was over: neither is steady.
+        // The same lengths, called whenever something else was over: neither series is steady.
         let mut sleeps = Sleeps::default();
         for i in 0..14u64 {
             let called_ns = i * 20 * MS + i * i * 1_370_000 % (13 * MS);
@@ -163,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn of_few_sleeps_a_length_is_one_and_a_time_may_be_either() {
+    fn with_few_sleeps_a_length_is_a_length_and_a_time_may_be_either() {
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, true), Ends::AfterItsLength);
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, false), Ends::Either);
         assert_eq!(Sleeps::default().ends(), Ends::Either);
     }
 
     #[test]
-    fn a_single_time_is_a_length_where_its_program_was_late_by_much_more() {
+    fn a_single_time_is_a_length_if_its_program_was_late_by_much_more() {
         for (late_ns, ends) in [(3 * MS, Ends::Either), (4 * MS, Ends::AfterItsLength)] {
             let mut sleeps = Sleeps::default();
             sleeps.add(7 * MS, 8 * MS, false, late_ns);

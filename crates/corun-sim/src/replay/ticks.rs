@@ -1,38 +1,42 @@
-//! Waits with a time limit that run out: what they show.
+//! Waits whose time limit runs out, and what they show.
 //!
-//! Nobody who waits for a time only has to ask twice. Who asks again, and has done nothing in between, looks whether something has
-//! happened. How often he looks depends on how long the program takes, and not the other way round. So such a tick takes no time of
-//! its own: what comes after the last one comes when the others have got as far as they had ([`Tick::marks`]), at the first look then. Where
-//! somebody ends the wait at last, the ticks before are a part of it. And where nobody of the program could go on meanwhile, a tick is time, whatever it was for.
+//! A task that waits only for a time does not ask twice. A task that asks again, and has done nothing in
+//! between, looks whether something has happened. The program's duration decides how often it looks, not the
+//! other way around. So such a tick takes no time of its own. What follows the last tick comes at the first
+//! look after the others have done as much as they had ([`Tick::marks`]). If another task ends the wait at
+//! last, the ticks before are part of it. If no task of the program could go on meanwhile, a tick is time,
+//! whatever its purpose.
 //!
-//! Limit: one single row of ticks may be a time in pieces (a benchmark that sleeps for a second ten times). Then both are tried.
+//! Limit: a single row of ticks may be one time in pieces (a benchmark that sleeps for a second ten times).
+//! Then both are tried.
 
 use super::script::{computes_ns, Op, Outside};
 use corun_model::run_log::For;
 
-/// Limit: who computes for a greater share of its ticks does some work in them.
+/// Limit: a task that computes for a larger share of its ticks does some work in them.
 pub(super) const IDLE: f64 = 0.05;
-/// Limit: of so many ticks, the last is hardly by chance the one in which a task ended.
+/// Limit: with this many ticks, it is hardly chance that a task ended in the last one.
 pub(super) const MANY: usize = 10;
 
-/// Limit: what is computed between ticks is work between some and a look between the others, if it takes so many times as long.
+/// Limit: the computing between ticks is work in some of them and looking in the others, if it takes this
+/// many times as long.
 const CLEARLY: u64 = 10;
-/// Limit: fewest ticks that tell how long a look takes.
+/// Limit: the fewest ticks that show how long a look takes.
 const FEWEST: usize = 5;
 
 /// A wait with a time limit that has run out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tick {
-    /// The step that it is.
+    /// Its step in the script.
     pub at: usize,
-    /// When it began and was over, on the log's clock, in nanoseconds.
+    /// When it began and ended, on the log's clock, in nanoseconds.
     pub from_to_ns: [u64; 2],
-    /// Waits of the task, each of which is over when one of those who could go on in it has got as far as it had then. `None`: nobody
-    /// of the program could.
+    /// Waits of the task that mark how far others had got. Each ends when a task that could go on meanwhile
+    /// has done as much as it had then. `None`: no task of the program could go on.
     pub marks: Option<Vec<u32>>,
 }
 
-/// Ticks of a task, one after another, and for what it waited.
+/// Consecutive ticks of a task, and what it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     what: For,
@@ -45,7 +49,7 @@ impl Row {
         Row { what, ticks: vec![tick] }
     }
 
-    /// The same: the next tick of this row, or the first one of another. Returns the row that is over.
+    /// Another one has: the next tick of this row, or the first of a new one. Returns the row that is over.
     pub(super) fn ticks(&mut self, ops: &[Op], what: For, tick: Tick) -> Option<Row> {
         if self.what == what && ops.get(self.until()..tick.at).is_some_and(do_nothing) {
             self.ticks.push(tick);
@@ -74,78 +78,79 @@ impl Row {
         self.ticks.last()
     }
 
-    /// The same, to say more of it.
+    /// The last one, for adding to it.
     pub(super) fn last_mut(&mut self) -> Option<&mut Tick> {
         self.ticks.last_mut()
     }
 
-    /// Those in which others of the program could go on.
+    /// Those in which other tasks of the program could go on.
     pub(super) fn looks(&self) -> impl DoubleEndedIterator<Item = &Tick> {
         self.ticks.iter().filter(|tick| tick.marks.is_some())
     }
 
-    /// The first of its last ticks between which the task did no more than look.
+    /// The first of its last ticks between which the task only looked.
     pub(super) fn idle_since(&self, ops: &[Op], look_ns: u64) -> Option<&Tick> {
         let after = (1..self.ticks.len()).rev().find(|&n| self.computed_before_ns(ops, n) > look_ns);
         self.ticks.get(after.unwrap_or(0))
     }
 
-    /// A step was put in before this one.
+    /// A step was inserted before this one.
     pub(super) fn makes_room(&mut self, at: usize) {
         self.ticks.iter_mut().for_each(|tick| tick.at += usize::from(tick.at >= at));
     }
 
-    /// What was computed between a tick and the one before it, in nanoseconds.
+    /// What was computed between a tick and the previous one, in nanoseconds.
     fn computed_before_ns(&self, ops: &[Op], n: usize) -> u64 {
         let [before, tick] = [&self.ticks[n - 1], &self.ticks[n]];
         ops.get(before.at + 1..tick.at).map_or(0, computes_ns)
     }
 
-    /// Whether work was done between a tick and the one before it.
+    /// Whether work was done between a tick and the previous one.
     fn worked_before(&self, ops: &[Op], n: usize) -> bool {
         let slept_ns = ops.get(self.ticks[n - 1].at).map_or(0, |op| slept_ns(std::slice::from_ref(op)));
         self.computed_before_ns(ops, n) as f64 > IDLE * slept_ns as f64
     }
 
-    /// How long one of its ticks takes, in nanoseconds.
+    /// The length of one of its ticks, in nanoseconds.
     pub(super) fn every_ns(&self, ops: &[Op]) -> u64 {
         self.slept_ns(ops) / self.ticks.len().max(1) as u64
     }
 
-    /// Whether the task has done nothing since but computed for a moment.
+    /// Whether the task has since done nothing but compute for a moment.
     pub(super) fn is_last(&self, ops: &[Op]) -> bool {
         ops.get(self.until()..).is_some_and(do_nothing)
     }
 
-    /// Whether it is for this, and nothing has come of it.
+    /// Whether it waits for this, and nothing has come of it.
     pub(super) fn is_for(&self, ops: &[Op], what: For) -> bool {
         self.what == what && self.is_last(ops) && self.is_idle(ops)
     }
 
-    /// Whether it slept rather than waited for something with a limit.
+    /// Whether it slept, rather than waiting for something with a limit.
     pub(super) fn is_sleep(&self) -> bool {
         self.what == For::Sleep
     }
 
-    /// Whether next to nothing was computed in it.
+    /// Whether it contains almost no computing.
     pub(super) fn is_idle(&self, ops: &[Op]) -> bool {
         ops.get(self.from()..self.until()).is_some_and(are_idle)
     }
 
-    /// How long it slept in it.
+    /// How long it slept in total.
     pub(super) fn slept_ns(&self, ops: &[Op]) -> u64 {
         ops.get(self.from()..self.until()).map_or(0, slept_ns)
     }
 
-    /// Takes its ticks away.
+    /// Removes its ticks.
     pub(super) fn take_away(&self, ops: &mut Vec<Op>) {
         let ticks = ops.split_off(self.from().min(ops.len()));
         ops.extend(ticks.into_iter().filter(|op| matches!(op, Op::Limit(_) | Op::Passes(..))));
     }
 }
 
-/// The rows of a task, as its work cuts them: who asks again until there is something to do, does it, and then asks again, has a row for
-/// each of these times. Where looks are not clearly told from work, rows are left as they are.
+/// The rows of a task, cut at its work. A task may ask again until there is something to do, do it, and then
+/// ask again: each such time becomes a row. If looks are not clearly different from work, rows stay as they
+/// are.
 pub(super) fn cut_by_work(rows: Vec<Row>, ops: &[Op]) -> Vec<Row> {
     let usual_ns = |is_work: bool| {
         let of = |row: &Row| {
@@ -174,7 +179,7 @@ pub(super) fn cut_by_work(rows: Vec<Row>, ops: &[Op]) -> Vec<Row> {
     rows.into_iter().flat_map(cut).collect()
 }
 
-/// Whether these are sleeping, and next to no computing.
+/// Whether these are sleeping with almost no computing.
 pub(super) fn are_idle(ops: &[Op]) -> bool {
     computes_ns(ops) as f64 <= IDLE * slept_ns(ops) as f64
 }
@@ -187,7 +192,7 @@ fn slept_ns(ops: &[Op]) -> u64 {
     ops.iter().map(of).sum()
 }
 
-/// Whether there is nothing but computing among these.
+/// Whether these are nothing but computing.
 pub(super) fn do_nothing(ops: &[Op]) -> bool {
     ops.iter().all(|op| matches!(op, Op::Compute { .. } | Op::Limit(_) | Op::Passes(..)))
 }

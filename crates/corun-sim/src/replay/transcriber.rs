@@ -1,11 +1,13 @@
-//! A run log into scripts: events in the order of time become steps of each task in its own order.
+//! Turns a run log into scripts: events in the order of time become the steps of each task, in its own order.
 //!
-//! The log comes in parts, and so may what is made of it: [`Transcriber::cut`] hands over what has been transcribed and goes on
-//! from the state that the tasks are in.
-//! What a task may use is told whenever it comes onto a CPU, or was stopped by its budget, and which CPUs are switched on at the end
-//! of each part of the log. A difference becomes a step of the task, and an event of the machine.
-//! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
-//! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
+//! The log comes in parts, and so may its scripts: [`Transcriber::cut`] returns what has been transcribed and
+//! goes on from the present states of the tasks. What a task may use is recorded whenever it comes onto a CPU
+//! or its budget has stopped it. Each part of the log ends with the CPUs that are switched on. A difference
+//! becomes a step of the task, or an event of the machine.
+//!
+//! Two gaps are repaired. If a task runs but the log does not say when it came onto a CPU, it has run since
+//! shortly after it was woken. A task may be woken on its way to sleep, so that its wake-up comes before its
+//! leaving. Then it counts as woken when it runs again.
 
 mod cpus;
 mod crews;
@@ -28,33 +30,36 @@ use looks_by_children::Glance;
 use spinning::{Told, Wanted};
 use std::collections::BTreeMap;
 
-/// How long it takes from a wake-up to running where nobody told of the latter, in nanoseconds.
+/// The time from a wake-up to running, if the log does not record the latter, in nanoseconds.
 const ABOUT_NS: u64 = 20_000;
-/// A timer's interrupt comes so long after its deadline at most, in nanoseconds; what wakes the sleeper then is the timer.
+/// A timer's interrupt comes at most this long after its deadline, in nanoseconds. Until then, the timer
+/// counts as what woke the sleeper.
 const TIMER_NS: u64 = 1_000_000;
-/// The kernel lets timers end at once with others, as much before the last moment that it is told of, in nanoseconds: twice
-/// what it does by default, or this part of the length of a poll.
+/// The kernel may end timers early, together with others. It does so at most this long before the latest time
+/// that it was given, in nanoseconds: twice its default, or this fraction of the length of a poll.
 const SLACK_NS: u64 = 100_000;
 const SLACK_OF_POLL: u64 = 1_000;
 
-/// Makes scripts of a run log.
+/// Turns a run log into scripts.
 #[derive(Clone, Debug, Default)]
 pub struct Transcriber {
     tasks: Vec<Task>,
-    /// Who has that number now.
+    /// The task that has this number now.
     by_tid: BTreeMap<TaskId, Ix>,
     processes: BTreeMap<u32, Process>,
     crews: BTreeMap<u32, crews::Crew>,
-    /// How many of them are on a CPU.
+    /// The number of tasks on a CPU.
     running: usize,
-    /// Those that are switched on; of these those that no log lists although somebody ran there, as in a container that is shown fewer.
+    /// The CPUs that are switched on. `unlisted`: those of them that no log lists although a task ran there,
+    /// as in a container that is shown fewer CPUs.
     cpus: CpuMask,
     unlisted: CpuMask,
-    /// Those of the beginning of the stretch, and what changed since; times are the log's until it is cut.
+    /// The CPUs at the beginning of the stretch, and the changes since. Times are those of the log until the
+    /// stretch is cut.
     first_cpus: CpuMask,
     switched: Vec<Switched>,
     begin_ns: Option<u64>,
-    /// Up to where events have been taken.
+    /// Events up to this time have been processed.
     now_ns: u64,
     /// When a task last did anything.
     active_ns: u64,
@@ -67,7 +72,7 @@ pub struct Transcriber {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing has been told of it.
+    /// The log has not said anything about it.
     #[default]
     Unknown,
     Ready,
@@ -82,41 +87,44 @@ struct Task {
     state: State,
     /// When it entered that state.
     since_ns: u64,
-    /// Computed since its last step.
+    /// Computing since its last step.
     compute_ns: u64,
     beside_ns: u64,
     queued_ns: u64,
-    /// Where its process's clocks of siblings in want stood when it began to run.
+    /// The value of its process's clocks of waiting siblings when it began to run.
     wanted: Wanted,
-    /// Computed in this stretch while a sibling was in want and none ran; what was told of it.
+    /// What it computed in this stretch while a sibling wanted a CPU and no other task ran; and what is known
+    /// of its spinning.
     one_ran_ns: u64,
     spinning: Told,
-    /// Its waits for others so far.
+    /// The number of its waits for others so far.
     waits: u32,
     /// What it waits for.
     what: Option<For>,
     /// A wake-up that came while it did not sleep.
     early: Option<Waker>,
-    /// Its step that was a wait for a thread or a child, which somebody outside has ended: by a signal.
+    /// Its step that waited for a thread or a child and was ended from outside, by a signal.
     signalled: Option<usize>,
-    /// Whether others were at work when something outside ended its last wait.
+    /// Whether others were working when something outside ended its last wait.
     amid_work: bool,
-    /// A sleep that it has called, and that is not over.
+    /// A sleep that it has called and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
-    /// The waits with a time limit that ran out last; those before them; and how many were parts of waits that somebody ended.
+    /// Its last waits whose time limit ran out; the earlier ones; and how many were parts of waits that
+    /// another task ended.
     row: Option<Row>,
     rows: Vec<Row>,
     parts: usize,
     glances: Vec<Glance>,
-    /// Who has ended before it in its process, and its steps until then ([`endings`]).
+    /// The task of its process that ended before it, and the number of its own steps until then
+    /// ([`endings`]).
     outlives: Option<(Ix, usize)>,
-    /// It was there before this stretch began.
+    /// It existed before this stretch began.
     is_first: bool,
     /// Where it may run now; empty: not known. The CPU that it was on last.
     may: CpuMask,
     last_cpu: Option<usize>,
-    /// Its budgets now; `None`: nobody told. Those that are told, until the last of them is.
+    /// Its budgets now; `None`: not known. `told` collects them until the last one has come.
     budgets: Option<Vec<Budget>>,
     told: Vec<Budget>,
 }
@@ -136,7 +144,7 @@ impl Timer {
     }
 }
 
-/// A process: who of it wants a CPU, and who has one.
+/// A process: which of its tasks want a CPU, and which have one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Process {
     ready: usize,
@@ -144,7 +152,7 @@ struct Process {
     wanted: Wanted,
     since_ns: u64,
     lives: usize,
-    /// Who may have ended it: since that one's end, nobody has done anything but end.
+    /// The task that may have ended it: since the end of that task, the others have only ended.
     ender: Option<Ix>,
 }
 
@@ -155,24 +163,26 @@ pub struct Transcript {
     pub program: ScriptedProgram,
     /// When it began, on the log's clock, in nanoseconds.
     pub start_ns: u64,
-    /// How long it took: until the last of them did something, or until it was cut.
+    /// How long it took: until the last task did something, or until it was cut.
     pub lasted_ns: u64,
     /// How often it called `sched_yield`.
     pub yields: u64,
-    /// How long it slept again and again while nobody of it was at work, in nanoseconds: perhaps it looked for something outside of it.
+    /// How long it slept repeatedly while none of its tasks worked, in nanoseconds. Perhaps it looked for
+    /// something outside.
     pub looked_ns: u64,
-    /// How many events it was made of.
+    /// The number of events in it.
     pub events: u64,
 }
 
 impl Transcriber {
-    /// Takes what comes next. Events that were lost make everything after them a guess: that is the caller's business.
+    /// Adds the next part of the log. If events were lost, everything after them is a guess. The caller
+    /// handles that.
     pub fn push(&mut self, log: &RunLog) {
         let before_ns = self.now_ns.max(log.start_ns);
         if self.first_cpus.is_empty() {
             (self.first_cpus, self.cpus) = (log.cpus, log.cpus);
         }
-        // What was told late happened at the latest then: time never goes back.
+        // An event that comes late happened by now at the latest: time never goes back.
         let mut latest_ns = self.now_ns;
         for event in &log.events {
             latest_ns = latest_ns.max(event.t_ns);
@@ -184,7 +194,7 @@ impl Transcriber {
         self.sees_cpus(log.cpus, [before_ns, self.now_ns]);
     }
 
-    /// How many events have come since the last cut.
+    /// The number of events since the last cut.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -194,17 +204,18 @@ impl Transcriber {
         self.begin_ns
     }
 
-    /// Up to where the log has been taken, in nanoseconds.
+    /// The log has been processed up to this time, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// What has been transcribed up to now, without ending the stretch. `is_over`: nobody does anything any more.
+    /// What has been transcribed until now, without ending the stretch. `is_over`: no task does anything any
+    /// more.
     pub fn so_far(&self, is_over: bool) -> Transcript {
         self.clone().cut(is_over)
     }
 
-    /// Ends the stretch: what comes next belongs to another one. `is_over` as above.
+    /// Ends the stretch: what follows belongs to another one. `is_over` as above.
     pub fn cut(&mut self, is_over: bool) -> Transcript {
         let at_ns = self.now_ns;
         let start_ns = self.begin_ns.unwrap_or(at_ns);
@@ -218,7 +229,7 @@ impl Transcriber {
             let timer = task.timer.filter(|_| task.state == State::Blocked);
             let sleeps = timer.is_some() && task.what == Some(For::Sleep);
             if task.state == State::Blocked && goes_on && (all_sleep || sleeps) {
-                // Nobody knows yet what it waits for. Where all wait, it is for something outside.
+                // Its reason to wait is not known yet. If all tasks wait, it waits for something outside.
                 self.waited_outside(ix, at_ns, true);
                 self.tasks[ix].since_ns = at_ns;
             } else {
@@ -276,7 +287,7 @@ impl Transcriber {
             (task.script.wanted_ns, task.script.may_be_late) = (0, false);
             (task.script.may, task.script.budgets) = (task.may, task.budgets.clone().unwrap_or_default());
             if let Some(timer) = &mut task.timer {
-                // It sleeps on.
+                // It still sleeps.
                 let until_ns = timer.deadline_ns.saturating_sub(at_ns);
                 (timer.at, task.script.ops) = (0, vec![Op::Outside(Outside::sleep(0, until_ns))]);
             }
@@ -323,7 +334,7 @@ impl Transcriber {
         }
     }
 
-    /// The task of that number; a new one, which was there before, where none was seen.
+    /// The task with that number. If none was seen, a new one that existed before.
     fn task(&mut self, tid: TaskId, now_ns: u64) -> Ix {
         if let Some(&ix) = self.by_tid.get(&tid) {
             return ix;
@@ -342,7 +353,7 @@ impl Transcriber {
 
     fn born(&mut self, tid: TaskId, parent: TaskId, process: u32, now_ns: u64) {
         let parent = self.by_tid.get(&parent).copied();
-        // Whoever had that number before has ended.
+        // The previous task with that number has ended.
         if let Some(old) = self.by_tid.get(&tid).copied() {
             self.enter(old, State::Ended, now_ns);
         }
@@ -362,7 +373,7 @@ impl Transcriber {
         match self.tasks[ix].state {
             State::Blocked => {
                 let task = &mut self.tasks[ix];
-                // Its wake-up came before its leaving, or was not told of.
+                // Its wake-up came before its leaving, or was not recorded.
                 let waker = task.early.take().unwrap_or(Waker::Interrupt);
                 self.ended_wait(ix, waker, now_ns);
             }
@@ -375,7 +386,7 @@ impl Transcriber {
             let is_new = self.tasks[ix].may.is_empty();
             self.tasks[ix].may = may;
             match is_new {
-                // Before it ran that made no difference.
+                // This made no difference before it ran.
                 true => self.tasks[ix].script.may = may,
                 false => {
                     let by = self.confining.by(self.tasks[ix].last_cpu, may);
@@ -455,12 +466,13 @@ impl Transcriber {
         let task = &mut self.tasks[ix];
         task.sleeps.add(now_ns, deadline_ns, as_length, late_ns);
         task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns });
-        // What it comes to if it does not block. It is judged when all sleeps are known.
+        // How long it lasts if it does not block. All sleeps together decide later.
         let until_ns = deadline_ns.saturating_sub(begin_ns);
         task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
     }
 
-    /// The sleep that it had called did not come to pass: it is none, unless its time was over when it was called.
+    /// The sleep that it had called did not happen. So it does not count, unless its time was over when it
+    /// was called.
     fn forget_timer(&mut self, ix: Ix) {
         let task = &mut self.tasks[ix];
         if task.timer.is_some_and(|t| t.deadline_ns <= t.called_ns) {
@@ -469,7 +481,8 @@ impl Transcriber {
         self.drop_timer(ix);
     }
 
-    /// Whether the task, which is about to wait, waits for the sleep that it called last: it did next to nothing since.
+    /// Whether the task, which is about to wait, waits for the sleep that it called last. It has done almost
+    /// nothing since.
     fn is_falling_asleep(&self, ix: Ix) -> bool {
         let task = &self.tasks[ix];
         let Some(timer) = &task.timer else { return false };
@@ -479,7 +492,7 @@ impl Transcriber {
         })
     }
 
-    /// A task stops waiting, since `waker` woke it.
+    /// A task stops waiting because `waker` woke it.
     fn ended_wait(&mut self, ix: Ix, waker: Waker, now_ns: u64) {
         let task = &self.tasks[ix];
         let is_time = task
@@ -492,7 +505,7 @@ impl Transcriber {
         let by = by.filter(|&by| by != ix && self.tasks[by].state != State::Ended);
         let Some(by) = by else {
             let is_outsider = matches!(waker, Waker::Task(by) if !self.by_tid.contains_key(&by));
-            // Nobody outside can end a wait for a child or for a thread in any other way.
+            // Nothing else outside can end a wait for a child or a thread.
             let is_for_own = matches!(task.what, Some(For::Futex(1..) | For::Child));
             let is_signal = is_outsider && is_for_own;
             self.tasks[ix].amid_work = self.is_anybody_at_work();
@@ -501,7 +514,7 @@ impl Transcriber {
             return;
         };
         if self.tasks[by].state != State::Blocked {
-            // Of a waker that sleeps its leaving was told before its last deed, by another CPU.
+            // If a waker sleeps, another CPU recorded its leaving before its last action.
             self.must_run(by, now_ns);
             self.flush(by, now_ns);
         }
@@ -535,7 +548,7 @@ impl Transcriber {
         }
     }
 
-    /// A task has waited for something outside the program until now.
+    /// Until now, a task has waited for something outside the program.
     fn waited_outside(&mut self, ix: Ix, now_ns: u64, is_cut: bool) {
         let begin_ns = self.begin_ns.unwrap_or(now_ns);
         let what = self.tasks[ix].what;
@@ -553,12 +566,12 @@ impl Transcriber {
                 let is_limit = matches!(what, Some(For::Poll | For::Futex(_)));
                 let outside = Outside { is_limit, ..Outside::sleep(lasted_ns, until_ns) };
                 task.script.ops[timer.at] = Op::Outside(outside);
-                // Nothing came after it but what it did until it fell asleep.
+                // The task has only gone to sleep since.
                 self.ticks(ix, timer.at, what.unwrap_or(For::Other), [timer.called_ns, now_ns]);
             }
             _ => {
-                // What was asked of a device takes its time from when it was asked. So does what the kernel does as it ends a task, whose
-                // last call may have been of a futex: nobody's is at address 0.
+                // A request to a device takes its time from when it was made. So does the work of the kernel
+                // as it ends a task, whose last call may have been a futex: no futex is at address 0.
                 let has_length = matches!(what, Some(For::Device | For::Futex(0)));
                 if !has_length {
                     self.goes_on(ix);
@@ -571,7 +584,7 @@ impl Transcriber {
         }
     }
 
-    /// Closes what it has computed as a step.
+    /// Turns what it has computed into a step.
     fn flush(&mut self, ix: Ix, now_ns: u64) {
         if self.tasks[ix].state == State::Running {
             let process = self.tasks[ix].script.process;

@@ -1,4 +1,4 @@
-//! Who runs where: what the modelled scheduler says, carried out.
+//! Which task runs where: this carries out what the modelled scheduler decides.
 
 use super::{Event, Ix, Machine, State, Wake};
 use crate::cpu_set::CpuSet;
@@ -6,14 +6,15 @@ use crate::sched::Scheduler;
 use std::rc::Rc;
 
 impl Machine<'_> {
-    /// Whether a task may be on this CPU: one that is switched on; of those that it may use, if there is one.
+    /// Whether a task may be on this CPU. The CPU must be switched on, and one of those that the task may
+    /// use, if any of them is on.
     pub(super) fn may(&self, ix: Ix, at: usize) -> bool {
         let cpu = self.cpus[at].0;
         let may = self.tasks[ix].may.and(self.online);
         self.online.has(cpu) && (may.is_empty() || may.has(cpu))
     }
 
-    /// Whether a task may be on no CPU.
+    /// Whether a task may not be on any CPU.
     pub(super) fn is_held(&self, ix: Ix) -> bool {
         self.online.is_empty() || self.tasks[ix].budgets.iter().any(|of| self.budgets[*of].throttled)
     }
@@ -31,7 +32,7 @@ impl Machine<'_> {
         self.ready -= usize::from(before == State::Ready);
     }
 
-    /// A task wants a CPU.
+    /// A task becomes runnable.
     pub(super) fn wake(&mut self, ix: Ix, how: Wake) {
         let task = &self.tasks[ix];
         self.alive += usize::from(task.state == State::Unborn && task.script.ends_with.is_none());
@@ -48,7 +49,7 @@ impl Machine<'_> {
         self.sched.wake(self.now_ns, ix, if is_new { Wake::Fresh } else { how }, &mut self.fx);
     }
 
-    /// Counts what the task on a CPU has computed until now.
+    /// Adds what the task on a CPU has computed until now.
     pub(super) fn charge(&mut self, at: usize) {
         let cpu = &mut self.cpus[at].1;
         let ns = self.now_ns - std::mem::replace(&mut cpu.since_ns, self.now_ns);
@@ -57,7 +58,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The task that runs on a CPU does not any more. Who runs there next is the caller's business.
+    /// The task on a CPU stops running. The caller decides who runs there next.
     pub(super) fn leave(&mut self, at: usize, ix: Ix, state: State) {
         self.charge(at);
         self.account_budgets();
@@ -67,18 +68,18 @@ impl Machine<'_> {
         self.set(ix, state);
     }
 
-    /// The task that runs on a CPU may not be there any more.
+    /// The task on a CPU may not stay there.
     pub(super) fn goes_elsewhere(&mut self, at: usize, ix: Ix) {
         self.leave(at, ix, State::Held);
-        // Who has left a CPU is in no queue before the next one has it.
+        // A task that has left a CPU is in no queue before the next one has the CPU.
         self.pick(at);
         if !self.is_held(ix) {
             self.queue(ix, Wake::Return);
         }
     }
 
-    /// Limits have changed: whoever may be nowhere is held, whoever may be somewhere again is queued, and who is on a CPU that he may
-    /// not have goes to another.
+    /// Limits have changed. A task that may be nowhere is held, and a held task that may be somewhere is
+    /// queued. A task on a CPU that it may no longer use moves to another.
     pub(super) fn enforce(&mut self) {
         for ix in 0..self.tasks.len() {
             let held = self.is_held(ix);
@@ -100,7 +101,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Lets the scheduler say who has a CPU from now on.
+    /// Lets the scheduler choose the next task of a CPU.
     fn pick(&mut self, at: usize) -> Option<Ix> {
         self.account_budgets();
         let before = self.cpus[at].1.task;
@@ -131,14 +132,14 @@ impl Machine<'_> {
         }
     }
 
-    /// A CPU goes on with its task, or with another where that has left it.
+    /// A CPU goes on with its task, or with another if that task has left.
     pub(super) fn go_on(&mut self, at: usize) {
         let task = self.cpus[at].1.task;
         let task = task.or_else(|| self.pick(at));
         self.runs(at, task);
     }
 
-    /// A CPU goes on with this task, and with others after it, until one computes; or it idles.
+    /// A CPU goes on with this task, and with others after it, until one computes. Otherwise it idles.
     fn runs(&mut self, at: usize, mut task: Option<Ix>) {
         while let Some(ix) = task {
             if self.advance(at, ix) {
@@ -151,7 +152,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The kernel's tick on all CPUs. Each reschedules before the next one looks at its queue.
+    /// The kernel's tick on all CPUs. Each CPU reschedules before the next one looks at its queue.
     pub(super) fn tick(&mut self) {
         self.ticks = false;
         for at in 0..self.cpus.len() {
@@ -163,7 +164,7 @@ impl Machine<'_> {
         self.sched.master_tick(self.now_ns, &mut self.fx);
     }
 
-    /// Does what the scheduler wants done. A CPU that sleeps takes its time to wake up.
+    /// Does what the scheduler asks for. A CPU that sleeps takes time to wake up.
     pub(super) fn dispatch(&mut self) {
         self.fx.moved.clear();
         let mut next = 0;
@@ -177,7 +178,7 @@ impl Machine<'_> {
             }
         }
         self.fx.resched.clear();
-        // Where nobody waits for a CPU, ticks change nothing.
+        // If no task waits for a CPU, ticks change nothing.
         if self.ready > 0 && !std::mem::replace(&mut self.ticks, true) {
             let tick_ns = self.sched.tick_ns();
             self.plan((self.now_ns / tick_ns + 1) * tick_ns, Event::Tick);

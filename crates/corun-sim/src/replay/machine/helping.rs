@@ -1,14 +1,16 @@
-//! Work that tasks of a process take over from each other ([`Conditions::shares_work`](super::Conditions)).
+//! Tasks of a process take over work from each other ([`Conditions::shares_work`](super::Conditions)).
 //!
-//! A CPU that would idle computes along with a task, in the place of a sibling that has nothing to do: both have half of what is left of the step.
-//! What siblings with nothing to do left to it beside its co-runners they leave to it alone, too ([`Script::kept`](super::super::script::Script::kept)).
-//! The two take the same time, so that the helper needs no life of its own. That its CPU does not count as taken meanwhile makes the program look
-//! a little too fast, never too slow: this is the fast end of what may be.
+//! An idle CPU computes along with a task, in place of a sibling that has nothing to do. Each does half of
+//! what is left of the step. Some work stays with its task: work that siblings left to it in the recorded run
+//! although they had nothing else to do ([`Script::kept`](super::super::script::Script::kept)). The two
+//! halves take the same time, so the helper needs no state of its own. The helper's CPU does not count as
+//! taken meanwhile. So the program looks a little too fast, never too slow: this is the fast end of the
+//! range.
 
 use super::{Ix, Machine, State};
 
 impl Machine<'_> {
-    /// A CPU would idle.
+    /// A CPU is about to idle.
     pub(super) fn help(&mut self, at: usize) {
         let left = |other: usize| {
             let cpu = &self.cpus[other].1;
@@ -23,17 +25,17 @@ impl Machine<'_> {
         self.plan_cpu(other, ix);
     }
 
-    /// Half of what a task has left of its step is taken over, as far as it does not keep it.
+    /// A helper takes over half of what a task has left of its step, except for the part that the task keeps.
     pub(super) fn shares(&mut self, ix: Ix) {
         let task = &mut self.tasks[ix];
         let taken_ns = (task.left_ns / 2) as f64 * (1.0 - task.script.kept);
         (task.left_ns, task.helped) = (task.left_ns - taken_ns as u64, true);
     }
 
-    /// Whether there are a CPU for it and a sibling with nothing to do.
+    /// Whether there is a CPU for it, and a sibling that has nothing to do.
     pub(super) fn has_helper(&self, ix: Ix) -> bool {
         let script = self.tasks[ix].script;
-        // While tasks wait for a CPU, there is none for helpers.
+        // While tasks wait for a CPU, there is no CPU for helpers.
         if script.leads || self.ready > 0 {
             return false;
         }

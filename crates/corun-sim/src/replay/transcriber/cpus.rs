@@ -1,4 +1,4 @@
-//! Which CPUs are switched on, as that changes.
+//! Which CPUs are switched on, and how that changes.
 
 use super::super::script::Switched;
 use super::Transcriber;
@@ -16,7 +16,7 @@ impl Transcriber {
         self.cpus = cpus;
     }
 
-    /// Somebody runs on this CPU, so it is switched on, whether or not it is listed.
+    /// A task runs on this CPU, so the CPU is switched on, whether or not it is listed.
     pub(super) fn runs_on(&mut self, cpu: usize, now_ns: u64) {
         if cpu < 128 && !self.cpus.is_empty() && !self.cpus.has(cpu) {
             self.tick_all(now_ns);

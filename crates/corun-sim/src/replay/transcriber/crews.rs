@@ -1,20 +1,21 @@
-//! How much of what a process computes its threads might have taken over from each other, and did not.
+//! How much of a process's computing its other threads could have taken over, and did not.
 //!
-//! Where threads take work from each other, none has nothing to do while there is work: each is on a CPU or wants one. So what was computed
-//! while one of the workers waited for something else was kept by whoever did it. A lock may be why (that of a Python interpreter lets one
-//! thread compute at a time), or work that was dealt out before.
+//! If threads take work from each other, each thread is on a CPU or wants one for as long as there is work.
+//! So what was computed while one of the workers waited for something else was kept by its thread. The reason
+//! may be a lock (that of a Python interpreter lets one thread compute at a time), or work that was assigned
+//! in advance.
 //!
-//! Limit: a thread that waits for a device now and then has something to do, but does not look like it.
+//! Limit: a thread that sometimes waits for a device has something to do, but does not look like it.
 
 use super::super::script::Script;
 use super::{Process, Transcriber};
 use corun_model::worker::is_worker;
 use std::collections::BTreeMap;
 
-/// Limit: so many threads are told apart; who has more has all at work beyond it.
+/// Limit: if more threads than this are working, they count as this many.
 const MOST: usize = 64;
 
-/// What a process computed in a stretch, by how many of its tasks were at work.
+/// What a process computed in a stretch, for each number of working tasks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crew {
     computed_ns: Vec<u64>,
@@ -31,7 +32,7 @@ impl Crew {
         self.most_lives = self.most_lives.max(group.lives);
     }
 
-    /// The part of it that nobody took over, where it has so many workers, 0..=1.
+    /// The share of it that no thread took over, for this many workers, 0..=1.
     fn kept(&self, workers: usize) -> f64 {
         let workers = workers.min(self.most_lives).min(MOST);
         let all: u64 = self.computed_ns.iter().sum();
@@ -45,14 +46,14 @@ impl Crew {
 }
 
 impl Transcriber {
-    /// Counts what a process computed since it was last looked at.
+    /// Adds what a process computed since the last call.
     pub(super) fn computes(&mut self, process: u32, now_ns: u64) {
         let Some(group) = self.processes.get(&process).filter(|group| group.running > 0) else { return };
         let ns = now_ns.saturating_sub(group.since_ns);
         self.crews.entry(process).or_default().computes(group, ns);
     }
 
-    /// Says of each task how much of what its process computed was kept, and begins anew.
+    /// Stores in each script how much of its process's computing was kept, and starts again.
     pub(super) fn tell_kept(&mut self, scripts: &mut [Script]) {
         let crews = std::mem::take(&mut self.crews);
         let mut did: BTreeMap<u32, Vec<f64>> = BTreeMap::new();

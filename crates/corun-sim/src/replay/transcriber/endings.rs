@@ -1,39 +1,45 @@
-//! Whose end is not the end of a stretch: tasks that end because another ends their process, and those that only look on.
+//! Tasks whose end is not the end of a stretch: another task ends their process, or they only look on.
 //!
-//! Who returns from `main` or calls `exit` ends all threads of its process, wherever they are. What such a thread waited for, and until
-//! when it wanted to sleep, does not matter then: it would have ended earlier if the other had. So its last steps, which are the end
-//! of the process, become those of the other, and it ends with that one.
+//! A task that returns from `main` or calls `exit` ends all threads of its process, wherever they are. It
+//! does not matter what such a thread waited for, and until when it wanted to sleep: it would have ended
+//! earlier if the other task had. So its last steps, which belong to the end of the process, become steps of
+//! the other task, and it ends with that task.
 //!
-//! A log does not tell of calls of `exit`. What it shows: the last deed of one task is to wake the others of its process, and from
-//! its end on they do nothing but end.
+//! A log does not contain calls of `exit`. It shows this: the last action of one task is to wake the others
+//! of its process. After its end, they only end.
 //!
-//! Who is killed while it waits for a thread or a child waited for something that had not come. How long that would have taken does not
-//! show, and a run that was too slow for a time limit is not as long alone because of that limit. Of one that waits for something else,
-//! such as a pipe, nobody knows whether that was to come from a sibling or from outside: both are tried.
+//! A task that was killed while it waited for a thread or a child waited for something that had not come. A
+//! log does not show how long that would have taken. A run that was too slow for a time limit would not take
+//! as long in a solo run because of the limit. If a killed task waits for something else, such as a pipe, a
+//! sibling or somebody outside might have filled it: both are tried.
 //!
-//! The limit may be the program's own, as `timeout` has one. Who wakes up by it, kills and waits for the end of what it has killed had
-//! waited for that before. So the wait until the limit is none, unless nobody was at work then: a server that waits for requests has none.
+//! The limit may belong to the program, as with `timeout`. Such a task wakes up at the limit, kills the other
+//! task, and waits for its end. Before, it had waited for the same end. So its wait until the limit does not
+//! count, unless no task was working then: a server that waits for requests has no such limit.
 //!
-//! Limit: of a task that did not wait at that time it is not seen.
+//! Limit: this does not recognize a task that was not waiting at that time.
 
 use super::super::script::{computes_ns, Ends, Ix, Op, Outside};
 use super::super::ticks::IDLE;
 use super::{State, Task, Transcriber};
 use corun_model::run_log::Waker;
 
-/// Limit: who computes for more than this share of the stretch after another has ended has not been ended by that one.
+/// Limit: if a task computes for more than this share of the stretch after another has ended, that one has
+/// not ended it.
 const ENDING: f64 = 0.05;
 
-/// Limit: who ends a process computes for so long at most from waking the first of its tasks until it has ended, in nanoseconds.
+/// Limit: the task that ends a process computes at most this long from waking the first of the others until
+/// its own end, in nanoseconds.
 const TELLING_NS: u64 = 1_000_000;
 
-/// Where the steps begin that a task did after another had ended.
+/// The index of the first step that a task did after another had ended.
 fn last_steps(task: &Task) -> usize {
     task.outlives.map_or(task.script.ops.len(), |(_, from)| from)
 }
 
 impl Task {
-    /// A signal was for its end, or for that of another: what it has ended was no wait, if nothing was done since.
+    /// A signal announced its own end or that of another task. If it has done nothing since, the wait that
+    /// the signal ended was none.
     fn forget_signalled(&mut self) {
         let ops =
             self.signalled.and_then(|at| self.script.ops.get_mut(at..)).and_then(<[Op]>::split_first_mut);
@@ -43,12 +49,12 @@ impl Task {
     }
 }
 
-/// What was waited for had not come.
+/// The event that the task waited for had not come.
 fn forget(wait: &mut Outside) {
     (wait.lasted_ns, wait.until_ns) = (0, 0);
 }
 
-/// Who has done this, kills, and waits for the end of whom it has killed: what ended its wait before was a time limit.
+/// A task with these steps kills another and waits for its end. So a time limit ended its wait before.
 fn forget_limit(ops: &mut [Op]) {
     let mut left_ns = TELLING_NS;
     for op in ops.iter_mut().rev() {
@@ -56,7 +62,7 @@ fn forget_limit(ops: &mut [Op]) {
             Op::Compute { ns, .. } if *ns <= left_ns => left_ns -= *ns,
             Op::Wake(..) | Op::Passes(..) | Op::Limit(_) => {}
             Op::Outside(wait) if wait.ends == Ends::AfterItsLength => {}
-            // It may have looked at every tick whether that had come.
+            // It may have checked at every tick whether that event had come.
             Op::Outside(wait) if wait.is_limit => {
                 forget(wait);
                 left_ns = TELLING_NS;
@@ -69,7 +75,7 @@ fn forget_limit(ops: &mut [Op]) {
 }
 
 impl Transcriber {
-    /// A task has ended, and others of its process have not: it may be that it has ended them all.
+    /// A task has ended, and others of its process have not. Perhaps it has ended them all.
     pub(super) fn may_have_ended_all(&mut self, ender: Ix, now_ns: u64) {
         let process = self.tasks[ender].script.process;
         for ix in 0..self.tasks.len() {
@@ -81,13 +87,14 @@ impl Transcriber {
         self.processes.entry(process).or_default().ender = Some(ender);
     }
 
-    /// A task ends. It was killed as it waited if it has done nothing since. Where it waited for its own, that is no wait. What else it
-    /// waited for may have been to come from its own or from outside.
+    /// A task ends. If it has done nothing since its last wait, it was killed during that wait. A wait for
+    /// its own tasks does not count. For any other wait, its own tasks or somebody outside may have been
+    /// about to end it.
     pub(super) fn may_have_been_killed(&mut self, ix: Ix, is_killed: bool) {
         if !is_killed {
             return self.tasks[ix].forget_signalled();
         }
-        // The same signal may have come to others, such as a shell that goes on to look how its child has ended.
+        // The same signal may have reached others, such as a shell that goes on to check how its child ended.
         self.tasks.iter_mut().for_each(Task::forget_signalled);
         self.may_have_been_limited(ix);
         let is_wait = |op: &Op| matches!(op, Op::Outside(_) | Op::Wait(_));
@@ -100,7 +107,8 @@ impl Transcriber {
         }
     }
 
-    /// Of those that are told of the end of one that was killed, some may have done that when a time limit was over, amid the work.
+    /// Some tasks that learn of the end of a killed task may have killed it themselves, when a time limit was
+    /// over amid the work.
     fn may_have_been_limited(&mut self, killed: Ix) {
         let mut left_ns = TELLING_NS;
         let mut told = Vec::new();
@@ -119,7 +127,7 @@ impl Transcriber {
                 _ => {}
             }
         }
-        // Who has not come to wait yet is told as well.
+        // A task that does not wait yet also learns of it.
         for ix in 0..self.tasks.len() {
             let Task { early, amid_work, compute_ns, .. } = self.tasks[ix];
             let is_told = matches!(early, Some(Waker::Task(by)) if self.by_tid.get(&by) == Some(&killed));
@@ -129,14 +137,14 @@ impl Transcriber {
         }
     }
 
-    /// A task does something else than to end, so nobody has ended its process.
+    /// A task does something other than ending, so nobody has ended its process.
     pub(super) fn goes_on(&mut self, ix: Ix) {
         if let Some(process) = self.processes.get_mut(&self.tasks[ix].script.process) {
             process.ender = None;
         }
     }
 
-    /// A process is over in which nobody has done anything but end since this task did.
+    /// A process is over. After the end of this task, the others have only ended.
     pub(super) fn are_ended_by(&mut self, ender: Ix, now_ns: u64) {
         let most_ns = ENDING * now_ns.saturating_sub(self.begin_ns.unwrap_or(now_ns)) as f64;
         let mut ended: Vec<Ix> = (0..self.tasks.len()).filter(|&ix| self.is_told_to_end(ix, ender)).collect();
@@ -153,10 +161,11 @@ impl Transcriber {
         }
     }
 
-    /// Whether that one's last deed was to wake this one up, which waited, and has done nothing else since.
+    /// Whether the last action of `ender` was to wake this task, which waited and has done nothing else
+    /// since.
     fn is_told_to_end(&self, ix: Ix, ender: Ix) -> bool {
         let task = &self.tasks[ix];
-        // A process's first task may have waited for the others one by one.
+        // The first task of a process may have waited for the others one by one.
         if task.script.leads || task.outlives.is_none_or(|(by, _)| by != ender) {
             return false;
         }
@@ -169,11 +178,11 @@ impl Transcriber {
         told.is_some_and(|since| computes_ns(since) <= TELLING_NS)
     }
 
-    /// Finds those who only look around in a stretch at whose end the program goes on, while another does something `late`
-    /// in it: they do not keep it from being over.
+    /// Finds tasks that only look around, in a stretch after which the program goes on, while another task
+    /// does something `late` in it. They do not delay its end.
     pub(super) fn find_onlookers(&mut self, late: &[bool], length_ns: u64) {
         let is_idle = |t: &Task| computes_ns(&t.script.ops) as f64 <= IDLE * length_ns as f64;
-        // Or does what others tell it to do, and nothing else.
+        // Or it only does what others wake it for.
         let looks = |t: &Task| {
             let outside = t.script.ops.iter().filter(|op| matches!(op, Op::Outside(_)));
             outside.clone().next().is_none() || outside.filter(|op| is_sleep(op)).nth(1).is_some()
@@ -189,12 +198,12 @@ impl Transcriber {
     }
 }
 
-/// Whether a task has only ended since, or is about to, and has perhaps waited to see how another did.
+/// Whether these steps are only those of an ending task, perhaps after a wait for the end of another.
 fn is_soon(ops: &[Op]) -> bool {
     ops.iter().all(|op| only_ends(op) || matches!(op, Op::Wait(_))) && computes_ns(ops) <= TELLING_NS
 }
 
-/// Whether a task may do that while the kernel ends it.
+/// Whether a task may do this step while the kernel ends it.
 fn only_ends(op: &Op) -> bool {
     matches!(
         op,

@@ -1,11 +1,12 @@
-//! What tasks may use, as it changes: steps of the tasks that have another limit.
+//! Changes of what tasks may use become steps of these tasks.
 
 use super::super::script::{Budget, By, Change, Ix, Limit, Op};
 use super::{State, Transcriber};
 
 impl Transcriber {
-    /// A task's budgets have been told. Those of its process have the same; so have others that had the same as it before, where the
-    /// new ones are looser: they would not be stopped any more, so that it would never be told of them.
+    /// The log has recorded a task's budgets. The tasks of its process have the same. So have other tasks
+    /// that had the same budgets as it before, if the new ones are looser: looser budgets do not stop them,
+    /// so the log would never record these.
     pub(super) fn has_budgets(&mut self, ix: Ix, now_ns: u64) {
         let told = std::mem::take(&mut self.tasks[ix].told);
         let Some(before) = self.tasks[ix].budgets.clone() else {
@@ -28,7 +29,8 @@ impl Transcriber {
         }
     }
 
-    /// This budget cannot have held since then, so it holds for nobody who had it. Few programs take their own away.
+    /// This budget cannot have applied since then, so it applies to no task that had it. Few programs remove
+    /// their own budgets.
     pub(super) fn has_gone(&mut self, budget: Budget, since_ns: u64) {
         for ix in 0..self.tasks.len() {
             let task = &mut self.tasks[ix];
@@ -43,13 +45,13 @@ impl Transcriber {
         }
     }
 
-    /// A task has another limit, since it last ran or before that.
+    /// A task has another limit, which changed since it last ran or before that.
     pub(super) fn limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, now_ns: u64) {
         self.flush(ix, now_ns);
         self.is_limited(ix, limit, by, now_ns);
     }
 
-    /// The same of one whose steps are closed.
+    /// The same for a task whose steps are complete.
     fn is_limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, at_ns: u64) {
         let at_ns = at_ns.saturating_sub(self.begin_ns.unwrap_or(at_ns));
         let change = Op::Limit(Change { limit, at_ns, by });
@@ -57,7 +59,7 @@ impl Transcriber {
         let last = task.script.ops.len().saturating_sub(1);
         let ticked = task.row.as_ref().is_some_and(|row| row.until() > last);
         match task.script.ops.last() {
-            // It had it already when it was woken.
+            // It had the limit already when it was woken.
             Some(Op::Wait(_) | Op::Outside(_)) if task.timer.is_none() && !ticked => {
                 task.script.ops.insert(last, change);
             }

@@ -1,4 +1,4 @@
-//! Which timed waits were looks at what others had done ([`Row`]), decided when a stretch is over.
+//! Which timed waits were looks at what others had done ([`Row`]). This is decided at the end of a stretch.
 
 use super::super::script::{computes_ns, Ix, Look, Op, Outside};
 use super::super::ticks::{are_idle, cut_by_work, do_nothing, Row, Tick, MANY};
@@ -7,11 +7,11 @@ use super::{State, Task, Transcriber, ABOUT_NS};
 use corun_model::run_log::For;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Limit: who did something in this share of a stretch at its end has kept it from being over before.
+/// Limit: a task that did something in this last share of a stretch has delayed its end.
 const LATE: f64 = 0.05;
 /// Limit: a look takes no longer than this, in nanoseconds.
 const LOOK_NS: u64 = 5 * ABOUT_NS;
-/// Limit: of so many others it is marked how far they have got.
+/// Limit: marks record the progress of at most this many other tasks.
 const MOST_MARKS: usize = 64;
 
 /// What ticks are.
@@ -19,18 +19,19 @@ const MOST_MARKS: usize = 64;
 enum Ticks {
     Time,
     Looks,
-    /// One of the two; whether looks are likely.
+    /// One of the two, and whether looks are likely.
     Either(bool),
 }
 
 /// What all of a task's rows show.
 #[derive(Clone, Copy, Debug)]
 struct Habits {
-    /// Whether it does nothing but look: mostly it asked again, and its rows led to something more than once.
+    /// Whether it does nothing but look: it mostly asked again, and its rows led to something more than once.
     looks: bool,
-    /// How long its ticks usually take, in nanoseconds, where it asked again in more than one row, and not as often in each.
+    /// The usual length of its ticks, in nanoseconds, if it asked again in more than one row and not equally
+    /// often in each.
     retries_ns: Option<u64>,
-    /// Whether anything came of the last row yet.
+    /// Whether anything came of the last row.
     last_led: bool,
 }
 
@@ -52,7 +53,7 @@ impl Habits {
 }
 
 impl Transcriber {
-    /// A wait with a time limit has run out, as the step of a task at this place.
+    /// A wait with a time limit has run out. It is the step of a task at this place.
     pub(super) fn ticks(&mut self, ix: Ix, at: usize, what: For, from_to_ns: [u64; 2]) {
         let task = &mut self.tasks[ix];
         let tick = Tick { at, from_to_ns, marks: None };
@@ -63,7 +64,7 @@ impl Transcriber {
         self.looks(ix, from_to_ns[1]);
     }
 
-    /// A task comes onto a CPU. If it had to wait for that since its last wait ran out, it looks only now.
+    /// A task comes onto a CPU. If it had to wait for the CPU since its last wait ran out, it looks only now.
     pub(super) fn looks_late(&mut self, ix: Ix, now_ns: u64) {
         let task = &self.tasks[ix];
         let last = task.row.as_ref().and_then(Row::last);
@@ -72,13 +73,14 @@ impl Transcriber {
         }
     }
 
-    /// A task's last wait has run out, and it looks what others have done.
+    /// A task's last wait has run out, and it looks at what others have done.
     fn looks(&mut self, ix: Ix, now_ns: u64) {
         let task = &self.tasks[ix];
         let Some(&Tick { at, from_to_ns: [from_ns, _], .. }) = task.row.as_ref().and_then(Row::last) else {
             return;
         };
-        // Who has woken somebody since was awake before that was told: how far others have got now says nothing of then.
+        // If it has woken a task since, it was awake before the log says so. Then the present progress of
+        // others says nothing about that time.
         if !task.script.ops.get(at + 1..).is_some_and(do_nothing) {
             return;
         }
@@ -89,8 +91,8 @@ impl Transcriber {
         }
     }
 
-    /// Marks how far others have got in that time: new waits of the first of these tasks that are over there. `None`: nobody but the two
-    /// could go on in it.
+    /// Marks how far others have got in that time, as new waits of the first of these tasks, which end when
+    /// the others have done as much. `None`: apart from the two, no task could go on then.
     pub(super) fn mark(&mut self, but: [Ix; 2], [from_ns, now_ns]: [u64; 2]) -> Option<Vec<u32>> {
         let ([ix, _], mut marks) = (but, None);
         for other in (0..self.tasks.len()).filter(|other| !but.contains(other)) {
@@ -106,7 +108,8 @@ impl Transcriber {
                 continue;
             }
             self.flush(other, now_ns);
-            // Who only looks himself has got as far as he had when he began to, be it in that time.
+            // A task that only looks around itself has not advanced since it began to, even if that was in
+            // this period.
             let looks_since = looks_since(&self.tasks[other]).map(|tick| (tick.at, tick.from_to_ns[0]));
             if looks_since.is_some_and(|(_, since_ns)| since_ns <= from_ns) {
                 continue;
@@ -123,8 +126,9 @@ impl Transcriber {
         marks
     }
 
-    /// A task has got as far as it has, or to this step. A sleep that it has called comes after that, also where it has not fallen asleep
-    /// yet: two that look at each other would wait for each other.
+    /// Marks that a task has done as much as it has now, or as it had at this step. A sleep that it has
+    /// called comes after the mark, even if it is not asleep yet. Otherwise, two tasks that look at each
+    /// other would wait for each other.
     fn passes(&mut self, ix: Ix, at: Option<usize>, op: Op) {
         let task = &mut self.tasks[ix];
         let called = task.timer.map(|timer| timer.at);
@@ -146,7 +150,7 @@ impl Transcriber {
         self.tasks.iter().map(is_late).collect()
     }
 
-    /// Decides of all timed waits of the stretch.
+    /// Decides about all timed waits of the stretch.
     pub(super) fn settle_ticks(&mut self) {
         for ix in 0..self.tasks.len() {
             let task = &mut self.tasks[ix];
@@ -169,9 +173,10 @@ impl Transcriber {
                     Ticks::Either(likely) => Some(likely),
                 };
                 ticks.extend(row.looks().map(|tick| (tick.at, may)));
-                // Where nobody could go on in the last one, that took its time.
+                // If no task could go on in the last tick, that tick took its time.
                 let marks = last.marks.iter().flatten().filter(move |_| last.at + 1 == row.until());
-                // Of a wait with a limit the next look is when somebody ends it; and who does nothing after it may have been ended.
+                // For a wait with a limit, the next look is when another task ends it. A task that does
+                // nothing after it may have been ended.
                 let is_timed = row.is_sleep() && !row.is_last(ops);
                 let every_ns = if is_timed { row.every_ns(ops) } else { 0 };
                 after.insert(row.until() - 1, marks.map(move |&wait| Look { wait, every_ns, may }));
@@ -196,7 +201,7 @@ impl Transcriber {
         }
     }
 
-    /// Takes away what has been marked in vain.
+    /// Removes unused marks.
     pub(super) fn forget_marks(&mut self) {
         let waits = |(ix, op): (Ix, &Op)| match op {
             Op::Wait(wait) | Op::Looks(Look { wait, .. }) => Some((ix, *wait)),
@@ -220,7 +225,7 @@ impl Transcriber {
         }
     }
 
-    /// What the ticks of a task's row are.
+    /// The meaning of the ticks in a task's row.
     fn judge(&self, ix: Ix, row: &Row, habits: &Habits, is_last: bool) -> Ticks {
         let task = &self.tasks[ix];
         if habits.looks {
@@ -245,14 +250,14 @@ impl Transcriber {
         }
     }
 
-    /// Whether a task other than this ended in that time.
+    /// Whether another task ended in that time.
     fn ends_in(&self, ix: Ix, [from_ns, until_ns]: [u64; 2]) -> bool {
         let is_it = |t: &Task| t.state == State::Ended && (from_ns..until_ns).contains(&t.since_ns);
         self.tasks.iter().enumerate().any(|(other, t)| other != ix && is_it(t))
     }
 }
 
-/// The first of a task's ticks since which it has done nothing but tick.
+/// The first of the ticks since which a task has done nothing but tick.
 fn looks_since(task: &Task) -> Option<&Tick> {
     let (row, ops) = (task.row.as_ref()?, &task.script.ops);
     let only_ticks = row.is_last(ops) && ops.get(row.until()..).is_some_and(|ops| computes_ns(ops) < LOOK_NS);

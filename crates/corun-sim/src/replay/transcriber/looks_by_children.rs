@@ -1,53 +1,55 @@
-//! Who lets children sleep until it sees that another has ended: `while kill -0 …; do sleep …; done` in a shell.
+//! A task that lets children sleep until it sees that another task has ended: `while kill -0 …; do sleep …;
+//! done` in a shell.
 //!
-//! It is the same as a task that sleeps itself ([`Row`](super::Row)), but that each tick is a child, which it waits for. A tick may
-//! have other children.
+//! It is like a task that sleeps itself ([`Row`](super::Row)), except that each tick is a child, for which it
+//! waits. A tick may have other children.
 //!
-//! Where nobody has ended in the last tick, it may have seen what another had done by then that goes on, such as a file of a daemon's.
-//! That is likely where others were at work in every tick before, and nobody is any more when the last one is over.
+//! If no task has ended in the last tick, the task may have seen something that another had done by then,
+//! such as a daemon's file, while that one goes on. This is likely if others were working in every earlier
+//! tick, and none is when the last one ends.
 //!
-//! Limit: who computes much in ticks, as one that makes processes for short sleeps does, or has few of them, may have had to: both are
-//! tried.
+//! Limit: the task may have had to sleep if it computes much in its ticks, or has few of them. Starting
+//! processes for short sleeps is such a case. Then both are tried.
 
 use super::super::script::{computes_ns, Ix, Look, Op, Outside};
 use super::super::ticks::{IDLE, MANY};
 use super::{State, Task, Transcriber};
 use corun_model::run_log::For;
 
-/// Limit: a child of more steps than this has done something else than to sleep.
+/// Limit: a child with more steps than this has done something other than sleeping.
 const MOST_STEPS: usize = 256;
 
-/// How far others had got when a child that slept had ended.
+/// How far others had got when a sleeping child ended.
 #[derive(Clone, Debug)]
 pub(super) struct Glance {
     child: Ix,
-    /// Waits of its parent that are over where the others were then.
+    /// Waits of its parent that end when the others have done as much.
     marks: Vec<u32>,
-    /// Whether they were at work.
+    /// Whether others were working.
     amid_work: bool,
 }
 
-/// Ticks by children, one after another.
+/// Consecutive ticks by children.
 #[derive(Clone, Debug, Default)]
 struct Looks {
-    /// Its steps: the first one, and the first after them.
+    /// Its steps: the first one, and the first one after it.
     from: usize,
     until: usize,
-    /// Those of them that are waits for others.
+    /// The numbers of the waits for others in these steps.
     waits: Vec<u32>,
     children: Vec<Ix>,
-    /// How many children slept, how long, and what all computed.
+    /// How many children slept, for how long, and what all of them computed.
     count: usize,
     slept_ns: u64,
     computed_ns: u64,
-    /// Those of the children that slept.
+    /// The children that slept.
     sleepers: Vec<Ix>,
-    /// When the last but one that slept, and the last, were over, on the log's clock.
+    /// When the last two sleeping children ended, on the log's clock.
     last_ns: [u64; 2],
 }
 
 impl Looks {
-    /// Whether they can have been nothing else.
+    /// Whether they can only have been looks.
     fn are_sure(&self) -> bool {
         self.are_many() && self.computed_ns as f64 <= IDLE * self.slept_ns as f64
     }
@@ -58,7 +60,7 @@ impl Looks {
 }
 
 impl Transcriber {
-    /// A child has just ended a wait of its parent's. If it has slept before, that was perhaps a tick.
+    /// A child has just ended a wait of its parent. If the child has slept before, it may have been a tick.
     pub(super) fn ticked_by_child(&mut self, ix: Ix, child: Ix, now_ns: u64) {
         let ops = &self.tasks[child].script.ops;
         let slept = |op: &Op| matches!(op, Op::Outside(Outside { is_sleep: true, lasted_ns: 1.., .. }));
@@ -75,7 +77,8 @@ impl Transcriber {
         }
     }
 
-    /// Makes waits for another's end of ticks by children until then. The children are made all the same, and end at once.
+    /// Replaces ticks by children with a wait for the end of another task, if one ended in the last tick. The
+    /// children are created as before, and end at once.
     pub(super) fn find_lookouts_by_children(&mut self) {
         for ix in 0..self.tasks.len() {
             for looks in self.looks_by_children(ix).into_iter().rev().filter(|looks| looks.count > 1) {
@@ -102,7 +105,7 @@ impl Transcriber {
         self.tasks.iter_mut().for_each(|task| task.glances.clear());
     }
 
-    /// Nobody has ended in the last of these ticks. They may have been for what others had done by then.
+    /// No task has ended in the last of these ticks. They may have been for what others had done by then.
     fn may_have_seen(&mut self, ix: Ix, looks: &Looks) {
         let glances = &self.tasks[ix].glances;
         let of = |child: &Ix| glances.iter().rfind(|glance| glance.child == *child);
@@ -118,7 +121,7 @@ impl Transcriber {
         }
     }
 
-    /// These took no time of their own: what comes after them comes after this wait.
+    /// These ticks took no time of their own: what follows them comes after this wait.
     fn end_at_once(&mut self, ix: Ix, looks: &Looks, wait: u32) {
         let ops = &mut self.tasks[ix].script.ops;
         let children = looks.children.iter().copied().map(Op::Spawn);
@@ -128,8 +131,8 @@ impl Transcriber {
         looks.children.iter().for_each(|&child| self.tasks[child].script.ops.retain(is_mark));
     }
 
-    /// Their sleeps may have taken no time of their own, and what comes after them may come after these waits. What they computed they
-    /// compute.
+    /// Their sleeps may have taken no time of their own, and what follows them may come after these waits.
+    /// Their computing remains.
     fn may_end_at_once(&mut self, ix: Ix, looks: &Looks, waits: &[u32], likely: bool) {
         let waits = waits.iter().map(|&wait| Op::Looks(Look { wait, every_ns: 0, may: Some(likely) }));
         self.tasks[ix].script.ops.splice(looks.until..looks.until, waits);
@@ -184,8 +187,8 @@ impl Transcriber {
         found
     }
 
-    /// Whether a child that a task makes as this step does nothing but pass time, and the task nothing but wait for it: the step
-    /// after that wait, how long the child slept, and what both computed.
+    /// Whether a child that a task creates in this step only passes time, and the task only waits for it.
+    /// Returns the step after that wait, how long the child slept, and what both computed.
     fn tick_of(&self, ix: Ix, at: usize, child: Ix) -> Option<(usize, u64, u64)> {
         let child = &self.tasks[child];
         let (mut slept_ns, mut wakes) = (0, None);

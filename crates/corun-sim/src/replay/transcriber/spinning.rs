@@ -1,38 +1,43 @@
-//! How much of what tasks computed they spun: what somebody told of it, held against who could get on meanwhile.
+//! How much of the computing of tasks was spinning: samples, compared with which tasks could go on meanwhile.
 //!
-//! A task that spins waits without leaving its CPU, which no log shows. Samples tell how much of a task's time that was, and not when. The
-//! log tells when another task of its process wanted a CPU in vain: what it waited then, it may have waited for that one.
+//! A task that spins waits without leaving its CPU, which no log shows. Samples show what share of a task's
+//! time that was, but not when. The log shows when another task of its process wanted a CPU in vain. The task
+//! may have waited for that one.
 //!
-//! - **Likely** it spun in that time, as far as that is long enough. What it spun besides it would spin alone as well: it came before the
-//!   others, which computed longer.
-//! - **At most** all of it goes: it waited for other processes, or for who had only just got its CPU back.
-//! - **At least** goes what was nobody's. While somebody wanted a CPU in vain and none of the others ran, nobody could end its wait of its
-//!   own. What it computed in all may lie in that time. The rest of that time it waited because of who was kept from its CPU.
+//! - **Likely**: it spun in that time, as far as the time is long enough. The other spinning would also
+//!   happen in a solo run: the task was early, and the others computed for longer.
+//! - **At most**: all of it goes. It waited for other processes, or for a task that had only just got its CPU
+//!   back.
+//! - **At least**: the spinning that no other task could have ended. While a task wanted a CPU in vain and no
+//!   other task ran, the wait could not end. All computing of the spinning task may lie in that time. For the
+//!   rest of that time, it waited because a task was kept from its CPU.
 //!
-//! Limits: who was blocked meanwhile is taken to wait for the program.
+//! Limit: tasks that were blocked meanwhile count as waiting for the program.
 
 use super::super::script::{Op, Spun};
 use super::Transcriber;
 use corun_model::TaskId;
 
-/// What was told of a task.
+/// What is known of a task's spinning.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     spin_ns: u64,
     on_cpu_ns: u64,
 }
 
-/// For how long a task of a process wanted a CPU in vain while the program had fewer than it may have, in nanoseconds.
+/// For how long a task of a process wanted a CPU in vain while the program had fewer CPUs than it may have,
+/// in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// In all.
+    /// In total.
     pub any_ns: u64,
-    /// While one task of it ran, and no other.
+    /// While exactly one of its tasks ran.
     pub one_ran_ns: u64,
 }
 
 impl Transcriber {
-    /// Takes that a task spun for so long of this time on a CPU, of which nothing was told before, in nanoseconds.
+    /// Adds that a task spun for this part of a time on a CPU, in nanoseconds. No earlier call has covered
+    /// that time.
     pub fn tell_spinning(&mut self, task: TaskId, spin_ns: u64, on_cpu_ns: u64) {
         if let Some(&ix) = self.by_tid.get(&task) {
             let Told { spin_ns: spun_ns, on_cpu_ns: ran_ns } = self.tasks[ix].spinning;
@@ -42,7 +47,8 @@ impl Transcriber {
 }
 
 impl Told {
-    /// What a task spun that did this: at least, likely, at most. `one_ran_ns`: of what it computed, as of [`Wanted`]. `None`: nobody told.
+    /// What a task with these steps spun: at least, likely, at most. `one_ran_ns`: the part of its computing
+    /// as in [`Wanted`]. `None`: not known.
     pub(super) fn spun(self, ops: &[Op], one_ran_ns: u64) -> Option<[Spun; 3]> {
         if self.on_cpu_ns == 0 {
             return None;
@@ -63,7 +69,7 @@ impl Told {
     }
 }
 
-/// What part of a whole that is, 0..=1.
+/// The share of a whole, 0..=1.
 fn part(of: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         (of / whole).clamp(0.0, 1.0)
@@ -81,14 +87,14 @@ mod tests {
         Op::Compute { ns: 100, beside_ns: 40, queued_ns: 0 },
     ];
 
-    /// At least, likely, at most spun of 200 ns, 120 of them beside somebody in want, where this was told.
+    /// At least, likely, at most spun of 200 ns, 120 of them alongside a task that wanted a CPU.
     fn spun(spin_ns: u64, one_ran_ns: u64) -> [(f64, f64); 3] {
         let told = Told { spin_ns, on_cpu_ns: 100 };
         told.spun(&COMPUTES, one_ran_ns).unwrap().map(|s| (120.0 * s.beside, 80.0 * s.elsewhere))
     }
 
     #[test]
-    fn what_is_spun_is_spun_for_who_wants_a_cpu_as_far_as_that_is_long_enough() {
+    fn spinning_counts_as_a_wait_for_a_task_without_a_cpu_as_far_as_the_time_is_long_enough() {
         assert_eq!(spun(0, 120), [(0.0, 0.0); 3], "it computes, whoever wants a CPU");
         assert_eq!(
             spun(30, 0),
@@ -104,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_else_ran_all_but_what_it_computed_was_a_wait_for_who_wanted_a_cpu() {
-        // Of 200 ns it computed 20: those may lie in the 120 in which nobody else ran.
+    fn while_no_other_task_ran_all_but_its_computing_was_a_wait_for_the_task_without_a_cpu() {
+        // Of 200 ns, it computed 20: those may lie in the 120 in which no other task ran.
         assert_eq!(spun(90, 120)[0], (100.0, 0.0));
         assert_eq!(spun(90, 60)[0], (40.0, 0.0));
     }

@@ -12,7 +12,7 @@ impl Transcriber {
             return;
         }
         if (before == State::Running) != (state == State::Running) {
-            // The clock of all who want a CPU goes by how many have one.
+            // How fast the clock of all waiting tasks runs depends on how many tasks have a CPU.
             self.tick_all(now_ns);
             if state == State::Running {
                 self.running += 1;
@@ -46,7 +46,7 @@ impl Transcriber {
         }
     }
 
-    /// Whether anybody is on a CPU or wants one.
+    /// Whether any task is on a CPU or wants one.
     pub(super) fn is_anybody_at_work(&self) -> bool {
         self.running > 0 || self.processes.values().any(|p| p.ready > 0)
     }

@@ -1,11 +1,14 @@
-//! Timers that a program keeps itself: it asks the kernel to wait for the next one only if there is time until then.
+//! Timers that a program keeps itself: it asks the kernel to wait for the next one only if that one is in the
+//! future.
 //!
-//! An event loop waits for whatever comes first: an event, or the next of its timers, which is the limit of that wait. Who paces itself looks at a
-//! clock and sleeps for what is left. Who is late for a timer does not wait, so that a log shows computing and nothing else, as if all of that
-//! work had been there all along. Alone the program may have been in time, and have waited. So of such a program the work that came
-//! after waiting for a CPU may have been due only then. That is the slow end of what may be, and nothing in a log tells how near it is.
+//! An event loop waits for an event or for the next of its timers, which is the limit of that wait. A program
+//! that paces itself looks at a clock and sleeps for what is left. If it is late for a timer, it does not
+//! wait. So a log shows only computing, as if all of that work had been there from the beginning. In a solo
+//! run, the program may have been in time, and may have waited. So the work that it did after waiting for a
+//! CPU may have been due only then. That is the slow end of the range, and a log does not show how close it
+//! is.
 //!
-//! Limit: a program that was late all the time has shown no timer, and so none is looked for.
+//! Limit: a program that was late all the time has shown no timer, so none is assumed.
 
 use super::super::script::{Ends, Op, Outside};
 use super::super::sleeps::FEWEST;
@@ -13,21 +16,22 @@ use super::super::ticks::IDLE;
 use super::{Task, Transcriber};
 use std::collections::BTreeMap;
 
-/// Limit: limits that differ by less than this share are one length, which is asked for each time.
+/// Limit: limits that differ by less than this share count as one length, which the task asks for each time.
 const ALIKE: f64 = 0.1;
 
-/// The waits with a limit that ran out in a process.
+/// The waits of a process whose limit ran out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
-    /// How many had another limit than most of their task's.
+    /// How many of them had a limit other than the usual one of their task.
     others: usize,
-    /// What its tasks computed, and what right after one of these.
+    /// What its tasks computed, and what part of it came right after such a wait.
     computed_ns: u64,
     after_ns: u64,
 }
 
 impl Limits {
-    /// Whether they are timers: the limit is what is left until the next one, and it is to do something then.
+    /// Whether they are timers: the limit is the time until the next timer, and the program does something
+    /// then.
     fn are_timers(&self) -> bool {
         self.others >= FEWEST && self.after_ns as f64 > IDLE * self.computed_ns as f64
     }
@@ -56,13 +60,13 @@ impl Limits {
     }
 }
 
-/// Whether a length is this usual one.
+/// Whether a length is close to the usual one.
 pub(super) fn are_alike(ns: u64, usual_ns: u64) -> bool {
     ns.abs_diff(usual_ns) as f64 <= ALIKE * usual_ns as f64
 }
 
 impl Transcriber {
-    /// Finds who may have been late for timers that do not show.
+    /// Finds tasks that may have been late for timers that the log does not show.
     pub(super) fn find_late(&mut self) {
         let mut limits: BTreeMap<u32, Limits> = BTreeMap::new();
         for task in &self.tasks {
@@ -75,7 +79,8 @@ impl Transcriber {
     }
 }
 
-/// Whether a task sleeps to a rhythm, and has never called a sleep whose time was over: it looks at a clock before.
+/// Whether a task sleeps at regular times, and never called a sleep whose time was over: it looks at a clock
+/// before.
 fn paces_itself(task: &Task) -> bool {
     let length_ns = |op: &Op| match op {
         Op::Outside(Outside { is_sleep: true, is_limit: false, lasted_ns, .. }) => Some(*lasted_ns),
