@@ -1,22 +1,25 @@
 //! How many scheduling events the engine handles per second on one core, and how that cost grows with CPUs and
 //! tasks: `cargo bench -p corun-sim`.
 //!
-//! Two counts: events of the engine's queue, and of these what a kernel's scheduler would have had to handle (wake-ups,
-//! context switches, ticks of single CPUs); a switch and a tick may share an event of the queue, so neither holds the
-//! other. The programs are groups of five threads that block at barriers and locks every few hundred
-//! microseconds, beside loops that sleep and wake: nearly every event ends in a scheduling decision. Two tables:
-//! programs without memory character, and programs with one, whose rates the contention models keep up to date.
-//! Time is the bench's own CPU time, so that a busy machine does not count. `-- eevdf/80/100` runs one row of both
-//! tables, `-- eevdf/80/100/memory` and `.../plain` that of one; with `--exactly` it simulates 400 ms (`--exactly=MS`: as
-//! many) instead of running for a second, so that `perf stat -e instructions:u` tells the work for so many events, which
-//! no noise disturbs; what `--exactly=0` takes is setting up and the first 20 ms.
+//! Two counts: events of the engine's queue, and those of them that a kernel's scheduler would have had to
+//! handle (wake-ups, context switches, ticks of single CPUs). A switch and a tick may share an event of the
+//! queue, so neither count includes the other. The programs are groups of five threads that block at barriers
+//! and locks every few hundred microseconds, and loops that sleep and wake. Nearly every event ends in a
+//! scheduling decision. There are two tables: programs without memory character, and programs with one, whose
+//! rates the contention models keep up to date. Time is the bench's own CPU time, so a busy machine does not
+//! matter.
+//!
+//! `-- eevdf/80/100` runs one row of both tables; `-- eevdf/80/100/memory` and `.../plain` run it in one
+//! table. With `--exactly`, it simulates 400 ms (`--exactly=MS`: this many) instead of running for a second.
+//! Then `perf stat -e instructions:u` shows the work for that many events, free of noise. The work of
+//! `--exactly=0` is the setup and the first 20 ms.
 
 use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Participants, Scenario};
 use std::time::Instant;
 
-/// CPU time of this thread, or wall time where the kernel does not tell.
+/// CPU time of this thread, or wall time if the kernel does not provide it.
 struct Clock(Instant);
 
 impl Clock {
@@ -85,7 +88,7 @@ program = {{ kind = "interference", pattern = "intermittent", busy-min = "100us"
 }
 
 fn main() {
-    // `cargo test` runs benches with --test: then one small size shows that this works.
+    // `cargo test` runs benches with --test. Then one small size shows that the bench works.
     let quick = std::env::args().any(|a| a == "--test");
     let exactly_ms: Option<u64> = std::env::args().find_map(|a| match a.strip_prefix("--exactly")? {
         "" => Some(400),

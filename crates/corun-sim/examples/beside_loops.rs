@@ -1,18 +1,22 @@
-//! What `auto` wins for a program beside two busy loops on a modelled machine of two CPUs, and what keeping slots from the
-//! first moment (`gang`) would: `cargo run --release -p corun-sim --example beside_loops [-- --timeline] [WORD…]`.
+//! What `auto` gains for a program that runs with two busy loops on a modelled machine of two CPUs, and what
+//! slots from the first moment (`gang`) would gain: `cargo run --release -p corun-sim --example beside_loops
+//! [-- --timeline] [WORD…]`.
 //!
-//! For whoever changes a policy: live runs of one program differ by more than what is to be judged, these do not. The loops
-//! run from the first; the program, of some four seconds alone, comes after one, a little later for each of five seeds.
-//! Told are its slowdown against the same seed alone (mean, most) and what the loops keep of half of the machine while it
-//! runs (mean, least, in hundredths); of `auto` also with `spin = false`, and with spinning told as roughly as by samples.
-//! Then, for `auto`: when after its coming slots began, and for how long everybody shared.
+//! It helps to judge changes of a policy: live runs of one program differ by more than the effect in
+//! question, and these do not. The loops run from the beginning. The program, of some four seconds alone,
+//! starts after one second, a little later for each of five seeds. The output is its slowdown against a solo
+//! run with the same seed (mean, most), and what the loops keep of half of the machine while it runs (mean,
+//! least, in hundredths). For `auto`, there are also results with `spin = false`, and with spinning reported
+//! as roughly as by samples. Then, for `auto`: when slots began after the program's start, and for how long
+//! all shared.
 //!
-//! The policy sees the loops as one tenant. Where they are in one session, half is theirs by default; where each is in a
-//! session of its own, as in `corun study control`, they have two thirds.
+//! The policy sees the loops as one tenant. If they are in one session, half is theirs by default. If each
+//! has its own session, as in `corun study control`, they have two thirds.
 //!
-//! With words, only programs whose name contains one of them. `--timeline` tells each new reason of the first seed.
+//! With words, it runs only programs whose name contains one of them. `--timeline` prints each new reason of
+//! the first seed.
 //!
-//! Limits: the machine's noise and how roughly spinning is told are assumptions; 0.6 % is one slot.
+//! Limits: the machine's noise and the roughness of the reported spinning are assumptions; 0.6 % is one slot.
 
 mod modelled;
 
@@ -58,9 +62,9 @@ const WAYS: [Way; 6] = {
 #[derive(Clone, Copy, Default)]
 struct Came {
     took_ns: f64,
-    /// By the loops, of one CPU.
+    /// What the loops kept, of one CPU.
     kept: f64,
-    /// Time from the program's start until a tenant was parked, and from then on.
+    /// Time from the program's start until a tenant was parked, and after that.
     first_ns: Option<u64>,
     shared_ns: u64,
 }
@@ -102,7 +106,7 @@ fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
         let began_ns = run.map(|c| c.start_ns).or(progress[0].started_ns);
         let had_ns = std::mem::replace(&mut loops_ns, progress[1..].iter().map(|p| p.work_ns).sum());
         if let Some(began_ns) = began_ns {
-            // They had both CPUs until then.
+            // Until then, they had both CPUs.
             before_ns.get_or_insert(had_ns + 2 * began_ns.saturating_sub(from_ns));
             came.shared_ns += if parked == 0 { engine.now_ns() - from_ns.max(began_ns) } else { 0 };
         }
@@ -138,7 +142,7 @@ fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
     }
 }
 
-/// All runs of a program with these loops: by seed, in each way.
+/// All runs of a program with these loops: for each seed and way.
 fn runs(program: &Program, loops: &str, timeline: bool) -> Vec<[Came; WAYS.len()]> {
     let one = |seed: usize| {
         let text = format!(

@@ -1,4 +1,5 @@
-//! What a change costs in the contention models: `cargo run --release -p corun-sim --example contention_cost`.
+//! The cost of a change in the contention models: `cargo run --release -p corun-sim --example
+//! contention_cost`.
 //!
 //! An 80-CPU machine runs 100 tasks; at every event one CPU, in turn, gets the task that has waited longest. Each row is one kind of
 //! task. `evaluations` is the work in a unit that does not depend on this machine; `wake-ups` are the refreshes that

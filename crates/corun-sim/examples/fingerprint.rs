@@ -1,9 +1,9 @@
-//! What runs come to, as one number each: `cargo run --release -p corun-sim --example fingerprint`.
+//! The results of runs, as one number for each run: `cargo run --release -p corun-sim --example fingerprint`.
 //!
-//! For whoever makes the engine faster: traces, ledgers, culprits, counters and totals of scenarios that between them
-//! use every scheduler, way to wait, contention model and knob. A change that should change nothing prints the same
-//! first column. The second is the number of events that the engine needed for it, which may fall. The hash is FNV-1a
-//! over the text of everything else.
+//! It helps to make the engine faster. The scenarios together use every scheduler, way to wait, contention
+//! model and knob. The number covers their traces, ledgers, culprits, counters and totals. A change without
+//! effect on results prints the same first column. The second column is the number of events that the engine
+//! needed, which may fall. The hash is FNV-1a over the text of everything else.
 
 use corun_sim::engine::{Engine, Totals};
 use corun_sim::machine_file::MachineModel;
@@ -26,7 +26,7 @@ impl Files for Repository {
     }
 }
 
-/// Hashes what is written to it.
+/// Hashes everything that is written to it.
 struct Fnv(u64);
 
 impl Write for Fnv {
@@ -38,7 +38,7 @@ impl Write for Fnv {
     }
 }
 
-/// Everything that can be seen of a run of `ns`, observed four times; and its events.
+/// Everything visible of a run of `ns`, observed four times; and its number of events.
 fn fingerprint(mut engine: Engine, ns: u64) -> (u64, u64) {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     for quarter in 1..=4 {
@@ -104,7 +104,7 @@ fn main() {
                     "machine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"{scheduler}\"\ngroups = {groups}\n"
                 );
                 let name = format!("mixed, {machine}, {scheduler}, groups {groups}");
-                // Enough tasks for every machine to have too few CPUs.
+                // Enough tasks to outnumber the CPUs of every machine.
                 let barriers = if machine.ends_with("-80") { "count = 40" } else { "count = 6" };
                 one(name, &(head + &MIXED.replace("count = 6", barriers)), 1, 300_000_000);
             }

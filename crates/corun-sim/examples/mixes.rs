@@ -1,24 +1,33 @@
-//! What policies win in mixes of four to eight programs on a modelled machine, of two, four and eight CPUs:
-//! `cargo run --release -p corun-sim --example mixes [-- --tuned | --held-out] [--auto] [--each] [--oracle] [--timeline] [WORD…]`.
+//! What policies gain in mixes of four to eight programs on modelled machines of two, four and eight CPUs:
+//! `cargo run --release -p corun-sim --example mixes [-- --tuned | --held-out] [--auto] [--each] [--oracle]
+//! [--timeline] [WORD…]`.
 //!
-//! For whoever changes a policy: live runs of a mix differ by more than what is to be judged, these do not. A mix is drawn
-//! from programs that wait for each other and such that need no help, a third to two thirds of either; some are of the
-//! latter alone. Each program is in a session of its own, comes within the first second and is started again, as new
-//! tasks, until all have ended once (`corun study control` does the same), or for five times as long as all in turn.
+//! It helps to judge changes of a policy: live runs of a mix differ by more than the effect in question, and
+//! these do not. A mix contains programs that wait for each other and programs that need no help, a third to
+//! two thirds of each. Some mixes contain only the latter. Each program has its own session and starts within
+//! the first second. It is started again, as new tasks, until all have ended once (as in `corun study
+//! control`), or for five times as long as all take in turn.
 //!
-//! Told are that study's metrics, for each half of the mixes: the relative speed-up over the kernel's default (Controlled
-//! Contention, eq. 3; geometric mean over mixes); the most that any sharing out of as much throughput could have of it; in
-//! how many mixes it is 1.25 and more with a tenth more done and no less fairness; throughput over the default's; Jain's
-//! index; the geometric mean of the slowdowns; the worst tenant's by the number of tenants, which it would be in slots of its
-//! own; and by how much those that need no help are slower than by default or than that number, whichever is more: on
-//! average, and the worst.
+//! The output is that study's metrics, for each half of the mixes:
 //!
-//! Mixes of odd numbers are there to tune policies by (`--tuned`), the others are held out. `--auto` runs `auto` and the default
-//! only, and tells each mix in one line. `--each` tells every mix;
-//! `--oracle` adds other degrees of contention and, mix by mix, the best of all; `--timeline` tells what `auto` does, of
-//! the first seed. With words, only mixes whose name contains one of them: `2x6.3` is the third of six on two CPUs.
+//! - the relative speed-up over the kernel's default (Controlled Contention, eq. 3; geometric mean over
+//!   mixes), and the most that any division of as much throughput could reach;
+//! - the number of mixes with a speed-up of at least 1.25, at least a tenth more throughput and no less
+//!   fairness;
+//! - throughput relative to the default; Jain's index; the geometric mean of the slowdowns;
+//! - the slowdown of the worst tenant divided by the number of tenants, which is the slowdown in slots of its
+//!   own;
+//! - how much slower the programs that need no help are than by default or than that number, whichever is
+//!   more: on average, and the worst.
 //!
-//! Limits: as `beside_loops`; programs are drawn alike, which says nothing of how often each is met.
+//! Mixes with odd numbers are for tuning policies (`--tuned`), the others are held out. `--auto` runs only
+//! `auto` and the default, and prints one line for each mix. `--each` prints every mix. `--oracle` adds other
+//! degrees of contention and, mix by mix, the best of all. `--timeline` prints what `auto` does with the
+//! first seed. With words, it runs only mixes whose name contains one of them: `2x6.3` is the third of six
+//! programs on two CPUs.
+//!
+//! Limits: as in `beside_loops`. All programs are drawn with equal probability, which does not reflect how
+//! common each is.
 
 mod modelled;
 
@@ -39,9 +48,9 @@ const SEEDS: u64 = 2;
 const MIXES: u64 = 8;
 const SIZES: [usize; 3] = [4, 6, 8];
 const MACHINES: [u32; 3] = [2, 4, 8];
-/// Until a program that was started again is there.
+/// The time until a restarted program is there.
 const AWAY_NS: u64 = 10_000_000;
-/// More tasks than there are in a run.
+/// More tasks than any run has.
 const TASKS: u32 = 10_000;
 
 #[rustfmt::skip]
@@ -60,7 +69,7 @@ const MORE_THAT_NEED_NO_HELP: &[Program] = &[
     ("short ones that only compute", 1, r#"{ sync = "none", grain = "5ms", iterations = 60 },"#),
 ];
 
-/// A policy, its options, and whether it sees spinning as roughly as by samples.
+/// A policy, its options, and whether it sees spinning as roughly as from samples.
 type Way = (&'static str, &'static [(&'static str, &'static str)], bool);
 
 const DEFAULT: usize = 0;
@@ -113,7 +122,7 @@ fn draw(cpus: u32, size: usize, number: u64, waits: bool) -> Mix {
     }
     let mut scenario = Scenario::parse("mix", &text, &Cpus(cpus)).unwrap_or_else(|e| panic!("{e}\n{text}"));
     for (i, tenant) in scenario.tenants.iter_mut().enumerate() {
-        // A thread per CPU, or half as many.
+        // A thread for each CPU, or half as many.
         let by = if cpus > 2 && draw(400 + i as u64).is_multiple_of(2) { 4 } else { 2 };
         if let Runs::Workload(workload) = &mut tenant.runs {
             widen(workload, cpus / by);
@@ -128,7 +137,7 @@ fn draw(cpus: u32, size: usize, number: u64, waits: bool) -> Mix {
     }
 }
 
-/// Widens a program for two CPUs to `times` times as many, with the same work for each thread.
+/// Widens a program for two CPUs by a factor of `times`, with the same work for each thread.
 fn widen(workload: &mut Workload, times: u32) {
     let Kind::Command(command) = &mut workload.program else { return };
     for phase in command.model.iter_mut().filter(|phase| phase.threads > 1) {
@@ -140,7 +149,7 @@ fn widen(workload: &mut Workload, times: u32) {
     }
 }
 
-/// Every run of a program has new processes, and two runs do not exist at once.
+/// Every run of a program has new processes, and never two runs at once.
 fn make_new(seen: &mut Observation, progress: &[Progress]) {
     for t in &mut seen.tasks {
         let p = &progress[t.tenant.0 as usize];
@@ -158,7 +167,8 @@ fn make_new(seen: &mut Observation, progress: &[Progress]) {
     seen.tasks.sort_by_key(|t| t.id);
 }
 
-/// How long a run of each program takes: the mean of the finished runs; without any, the estimated length of the first.
+/// The duration of a run of each program: the mean of the finished runs; without any, the estimated duration
+/// of the first.
 fn times_ns(mix: &Mix, seed: u64, way: Way, alone: &[Progress], timeline: bool) -> Vec<f64> {
     let (name, options, roughly) = way;
     let options = options.iter().fold(Options::new(), |all, (name, value)| all.set(*name, *value));
@@ -215,15 +225,16 @@ fn time_ns(p: &Progress, alone: &Progress, now_ns: u64) -> f64 {
 #[derive(Clone, Default)]
 struct Came {
     speedup: f64,
-    /// With throughput T and slowdowns S by default, n T / (sum of S^-1/2)^2 at most, by Cauchy and Schwarz.
+    /// With throughput T and default slowdowns S, it is n T / (sum of S^-1/2)^2 at most, by the
+    /// Cauchy-Schwarz inequality.
     at_most: f64,
     throughput: f64,
     jain: f64,
     slowdown: f64,
     worst: f64,
-    /// Of each that needs no help, by how much it is slower than by default or in slots of its own.
+    /// For each program that needs no help, how much slower it is than by default or in slots of its own.
     losses: Vec<f64>,
-    /// Of each, by seed.
+    /// For each program, one for each seed.
     slowdowns: Vec<Vec<f64>>,
 }
 

@@ -13,11 +13,11 @@ const KEPT: usize = 100_000;
 /// The decisions of a policy in one run.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// Epochs.
+    /// The number of epochs.
     pub epochs: u64,
-    /// Decisions, all together.
+    /// The number of decisions.
     pub decisions: u64,
-    /// The first of them; only of a run that is recorded.
+    /// The first of them; only for a recorded run.
     pub first: Vec<Taken>,
     /// Reasons for which decisions were not carried out, and how often.
     pub not_done: BTreeMap<Refusal, u64>,

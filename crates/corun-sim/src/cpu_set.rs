@@ -30,12 +30,12 @@ impl CpuSet {
         self.put(cpu, true);
     }
 
-    /// Takes a CPU out.
+    /// Removes a CPU.
     pub fn remove(&mut self, cpu: usize) {
         self.put(cpu, false);
     }
 
-    /// Adds a CPU or takes it out; returns by how much the set grew.
+    /// Adds or removes a CPU; returns by how much the set grew.
     #[inline]
     pub fn put(&mut self, cpu: usize, is_in: bool) -> i32 {
         let (word, bit) = (&mut self.words[cpu / 64], 1 << (cpu % 64));
@@ -53,7 +53,7 @@ impl CpuSet {
         self.words[cpu / 64] & 1 << (cpu % 64) != 0
     }
 
-    /// How many CPUs it holds.
+    /// The number of CPUs in it.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -63,7 +63,7 @@ impl CpuSet {
         self.len == 0
     }
 
-    /// The first CPU at or after `from`, going round once; `None` when the set is empty.
+    /// The first CPU at or after `from`, wrapping around once; `None` if the set is empty.
     pub fn next_cyclic(&self, from: usize) -> Option<usize> {
         self.next(from).or_else(|| self.next(0))
     }

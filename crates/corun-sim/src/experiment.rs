@@ -18,7 +18,7 @@ use thiserror::Error;
 
 /// The first windows of a recording; they grow with the run.
 const WINDOW_NS: u64 = 10_000_000;
-/// A background tenant alone is watched for at most this long.
+/// A background tenant's solo run is at most this long.
 const SOLO_NS: u64 = 10_000_000_000;
 
 /// An experiment cannot be finished.
@@ -42,11 +42,12 @@ pub enum Failure {
 pub struct Run {
     /// Its seed.
     pub seed: u64,
-    /// How long it was.
+    /// Its length.
     pub end_ns: u64,
-    /// How far each tenant came.
+    /// The progress of each tenant.
     pub progress: Vec<Progress>,
-    /// Energy used, in microjoules: cores and the rest of the packages; `None`: the machine file does not tell.
+    /// Energy used, in microjoules: cores and the rest of the packages; `None`: the machine file has no power
+    /// figures.
     pub energy_uj: Option<u64>,
     /// The totals.
     pub totals: Totals,
@@ -65,7 +66,7 @@ pub struct Options {
     pub baseline: Option<SchedulerKind>,
     /// Events that the trace of the first seed's run may hold; 0: none.
     pub trace_limit: usize,
-    /// For tests of the checkers: every run with all tenants is made wrong at this time, see
+    /// For tests of the checkers: every run with all tenants is made wrong at this time; see
     /// [`Engine::miscount_at`](crate::engine::Engine::miscount_at).
     pub miscount_ns: Option<u64>,
 }
@@ -77,9 +78,9 @@ pub struct TenantOutcome {
     pub name: String,
     /// Whether the run did not wait for its end.
     pub background: bool,
-    /// Runs that it ended, over all seeds.
+    /// The number of runs that it ended, over all seeds.
     pub completed: usize,
-    /// Time alone, in nanoseconds; `None`: it does not end by itself.
+    /// Time in a solo run, in nanoseconds; `None`: it does not end by itself.
     pub solo_ns: Option<Estimate>,
     /// Time in the co-run. `None` if it did not end.
     pub time_ns: Option<Estimate>,
@@ -110,7 +111,7 @@ pub struct Outcome {
     pub energy_j: Option<Estimate>,
 }
 
-/// How many runs an experiment consists of: for a progress bar.
+/// The number of runs in an experiment: for a progress bar.
 pub fn runs(scenario: &Scenario, options: &Options) -> usize {
     let per_seed = 1 + kinds(scenario).1 + usize::from(options.baseline.is_some());
     per_seed * scenario.seeds.len()
@@ -119,7 +120,7 @@ pub fn runs(scenario: &Scenario, options: &Options) -> usize {
 /// Runs a scenario. `done` is called once per finished run, from any thread.
 ///
 /// # Errors
-/// [`Failure`]; of several, that of the first run in the order of seeds.
+/// [`Failure`]; if several runs fail, that of the first in the order of seeds.
 pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync)) -> Result<Outcome, Failure> {
     let first = scenario.seeds[0];
     let co_run = |scenario: &Scenario, seed: u64, record: bool, trace_limit: usize| {
@@ -226,7 +227,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
 /// Only the runs with all tenants, one per seed: for a matrix of scenarios that shares its solo runs.
 ///
 /// # Errors
-/// [`Failure`]; of several, that of the first run in the order of seeds.
+/// [`Failure`]; if several runs fail, that of the first in the order of seeds.
 pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
     let one = |&seed: &u64| run(scenario, seed, Participants::All, RunOptions::default());
     all_or_first(scenario.seeds.par_iter().map(one).collect())
@@ -240,7 +241,7 @@ pub fn all_or_first<T, E, C: FromIterator<T>>(all: Vec<Result<T, E>>) -> Result<
     all.into_iter().collect()
 }
 
-/// Which tenants are alike when alone: per tenant the number of its kind, and how many kinds there are.
+/// Which tenants are equal in a solo run: the kind of each tenant, and the number of kinds.
 fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
     let mut firsts: Vec<&TenantSpec> = Vec::new();
     let alike = |a: &TenantSpec, b: &TenantSpec| {
@@ -263,13 +264,13 @@ fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
 struct RunOptions {
     record: bool,
     trace_limit: usize,
-    /// How long the co-run was.
+    /// The length of the co-run.
     beside_ns: Option<u64>,
     miscount_ns: Option<u64>,
 }
 
-/// One run: until all tenants with an end have ended, or for the scenario's duration. A tenant alone that never ends runs for at most
-/// as long as the co-run.
+/// One run: until all tenants with an end have ended, or for the scenario's duration. A solo run of a tenant
+/// that never ends takes at most as long as the co-run.
 fn run(scenario: &Scenario, seed: u64, participants: Participants, how: RunOptions) -> Result<Run, Failure> {
     let RunOptions { record, trace_limit, beside_ns, miscount_ns } = how;
     let mut engine = scenario.engine(seed, participants, trace_limit)?;
@@ -283,7 +284,7 @@ fn run(scenario: &Scenario, seed: u64, participants: Participants, how: RunOptio
     let endless = engine.progress().iter().all(|p| p.endless);
     let limit_ns = match (participants, endless) {
         (Participants::Solo(_), true) => Some(beside_ns.unwrap_or(SOLO_NS).min(SOLO_NS)),
-        // Alone, a tenant may take its time even where the co-run is cut off.
+        // In a solo run, a tenant may take its time even if the co-run is cut off.
         (Participants::Solo(_), false) => None,
         (Participants::All, _) => scenario.duration_ns,
     };
@@ -357,7 +358,7 @@ fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) ->
         return Some(a / b);
     }
     let rate = |p: &Progress, end_ns: u64| {
-        // One that has begun again works on.
+        // A tenant that has started again still works.
         let only = |c: &&Completion| p.completions.count == 1 && p.timed && p.started_ns == Some(c.start_ns);
         let until_ns = p.completions.last.as_ref().filter(only).map_or(end_ns, |c| c.end_ns);
         let first_ns = p.completions.first.map(|c| c.start_ns).or(p.started_ns)?;
@@ -372,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timed_program_that_has_begun_again_is_judged_by_all_of_its_time() {
+    fn a_timed_program_that_has_started_again_is_judged_over_all_of_its_time() {
         let run = Completion { start_ns: 0, last_phase_ns: 0, end_ns: 10_000, iterations: 1 };
         let mut completions = Completions::default();
         completions.add(run);

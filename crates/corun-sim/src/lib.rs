@@ -1,4 +1,5 @@
-//! The modelled machine: the same programs, ledger and observations as on a live one, deterministic and fast.
+//! The modelled machine: the same programs, ledger and observations as on a live machine, deterministic and
+//! fast.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -7,7 +7,7 @@
 //! | system throughput | `Σ T_solo,j / T_co,j` | Controlled Contention, eq. 2 (Eyerman and Eeckhout, 2008) |
 //! | relative speed-up against a baseline | `n / Σ (T_co,j / T_base,j)`: harmonic mean of the speed-ups | Controlled Contention, eq. 3 |
 //! | geometric-mean speed-up, least, most | of `T_solo,j / T_co,j` | ATC'16 §5 |
-//! | variation | standard deviation by mean | |
+//! | variation | standard deviation divided by mean | |
 //! | interval | mean ± t × s / √n, 95 % | Student |
 //!
 //! Floating point is used only here: no decision of the modelled machine depends on it.
@@ -17,19 +17,19 @@ pub fn throughput(slowdowns: &[f64]) -> Option<f64> {
     (!slowdowns.is_empty()).then(|| slowdowns.iter().map(|s| 1.0 / s).sum())
 }
 
-/// Relative speed-up against a baseline, of (slowdown here, slowdown under the baseline) pairs. Since both are
-/// relative to the same solo time, their quotient is that of the times. `None` without any.
+/// Relative speed-up against a baseline, from pairs of (slowdown here, slowdown under the baseline). Both are
+/// relative to the same solo time, so their quotient is that of the times. `None` without any pair.
 pub fn relative_speedup(pairs: &[(f64, f64)]) -> Option<f64> {
     let sum: f64 = pairs.iter().map(|(here, baseline)| here / baseline).sum();
     (sum > 0.0).then(|| pairs.len() as f64 / sum)
 }
 
-/// The geometric mean; `None` of nothing.
+/// The geometric mean; `None` without values.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// How much some values vary: their standard deviation by their mean; `None` of less than two.
+/// How much some values vary: their standard deviation divided by their mean; `None` for fewer than two.
 pub fn variation(values: &[f64]) -> Option<f64> {
     Some(variance(values)?.sqrt() / mean(values))
 }
@@ -38,25 +38,25 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of two values or more.
+/// For two values or more.
 fn variance(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
     (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
 }
 
-/// Geometric mean, least and most of some speed-ups.
+/// Geometric mean, least and greatest of some speed-ups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speedups {
     /// Geometric mean.
     pub mean: f64,
-    /// The tenant that fares worst.
+    /// The tenant with the lowest.
     pub min: f64,
-    /// The tenant that fares best.
+    /// The tenant with the highest.
     pub max: f64,
 }
 
-/// The speed-ups that go with some slowdowns. `None` without any.
+/// The speed-ups that belong to some slowdowns. `None` without any.
 pub fn speedups(slowdowns: &[f64]) -> Option<Speedups> {
     let speedups: Vec<f64> = slowdowns.iter().map(|s| 1.0 / s).collect();
     Some(Speedups {
@@ -71,17 +71,17 @@ pub fn speedups(slowdowns: &[f64]) -> Option<Speedups> {
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the 95 % interval of the mean; `None` from a single seed.
+    /// Half the width of the 95 % interval of the mean; `None` for a single seed.
     pub half_width: Option<f64>,
-    /// The least of all.
+    /// The least value.
     pub min: f64,
-    /// The most of all.
+    /// The greatest value.
     pub max: f64,
-    /// How many seeds.
+    /// The number of seeds.
     pub n: usize,
 }
 
-/// The estimate from one value per seed. `None` without any.
+/// The estimate from one value for each seed. `None` without any.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
     Some(Estimate {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_counts_tenants_worth_of_progress() {
+    fn throughput_counts_progress_in_tenants() {
         assert_eq!(throughput(&[2.0, 2.0]), Some(1.0));
         assert_eq!(throughput(&[1.0, 4.0]), Some(1.25));
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_nothing_is_unknown_and_so_is_the_variation_of_one() {
+    fn a_mean_of_nothing_and_the_variation_of_one_value_are_unknown() {
         assert!((geometric_mean(&[2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
         assert!((variation(&[1.0, 3.0]).unwrap() - 0.5f64.sqrt()).abs() < 1e-12);
         assert_eq!((geometric_mean(&[]), variation(&[2.0]), speedups(&[])), (None, None, None));

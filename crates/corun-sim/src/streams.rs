@@ -40,7 +40,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A draw from `[low, high]`, each equally likely but for a bias below 2^-64 of the range.
+    /// A draw from `[low, high]`, all equally likely except for a bias below 2^-64 of the range.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let Some(span) = high.checked_sub(low) else { return low };
         let product = u128::from(self.pcg.next_u64()) * (u128::from(span) + 1);

@@ -1,4 +1,4 @@
-//! The programs and the machine that the examples judge policies on.
+//! The programs and the machine on which the examples judge policies.
 
 use corun_model::workload::draw::bits;
 use corun_model::{Ledger, Machine, Observation};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// Name, how often it goes through its phases, and these, as a workload file has them for two CPUs.
+/// Name, number of laps through its phases, and the phases, as in a workload file for two CPUs.
 pub type Program = (&'static str, usize, &'static str);
 
-/// Programs by name. Those of several phases go through them as often as is said, and then end alone.
+/// Programs by name. A program with several phases goes through them as often as given, and then ends.
 #[rustfmt::skip]
 pub const WAIT_FOR_EACH_OTHER: &[Program] = &[
     ("barrier spin 0.3 ms", 1, r#"{ wait = "spin", grain = "300us", imbalance = 0.1, iterations = 13000 },"#),
@@ -73,7 +73,8 @@ pub const NEED_NO_HELP: &[Program] = &[
     ("requests, as YCSB", 1, r#"{ threads = 4, sync = "lock", wait = "block", grain = "300us", imbalance = 0.8, sleep = "400us", iterations = 5000 },"#),
 ];
 
-/// The model of a program: its phases, as often as it repeats them. Each of several phases then has its own end.
+/// The model of a program: its phases, repeated as often as it does. Then each of several phases has its own
+/// end.
 pub fn phases(&(_, times, phases): &Program) -> String {
     phases.repeat(times) + "{ threads = 1, sync = \"none\", grain = \"10ms\", iterations = 1 }"
 }
@@ -88,7 +89,7 @@ impl Files for Cpus {
 
     fn host(&self) -> Result<MachineModel, String> {
         let mut model = MachineModel::of(Machine::synthetic(1, 1, self.0, 1));
-        // Without noise CPUs that begin alike stay alike.
+        // Without noise, CPUs that begin alike stay alike.
         (model.costs.timer_late_ns, model.costs.noise_ns, model.costs.noise_every_ns) =
             (50_000, 30_000, 10 * MS);
         Ok(model)

@@ -1,5 +1,5 @@
-//! Conservation: every nanosecond of every task and CPU is counted exactly once, the run time of tasks equals the busy time of CPUs,
-//! and engine and scheduler agree on the place of every queued task.
+//! Conservation: every nanosecond of every task and CPU is counted exactly once. The run time of tasks equals
+//! the busy time of CPUs. Engine and scheduler agree on the place of every queued task.
 
 use super::bug;
 use crate::engine::Fault;

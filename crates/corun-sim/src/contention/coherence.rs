@@ -70,7 +70,7 @@ pub struct Sharing {
     pub inter: f64,
 }
 
-/// Sharing of a thread that makes `rate` transfers per instruction when all its siblings compute.
+/// Sharing of a thread with `rate` transfers per instruction when all its siblings compute.
 pub fn sharing(rate: f64, threads: u32, siblings: &Siblings, cycles: &TransferCycles) -> Sharing {
     let each = rate / f64::from(threads.max(2) - 1);
     let (core, llc) = (f64::from(siblings.core) * each, f64::from(siblings.llc) * each);
@@ -82,14 +82,14 @@ pub fn sharing(rate: f64, threads: u32, siblings: &Siblings, cycles: &TransferCy
     }
 }
 
-/// Where in its program a thread is, when its threads meet again and again.
+/// A thread's place in its program, if its threads meet again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which meeting is next.
+    /// The number of the next meeting.
     pub meeting: u64,
     /// Solo work since the last one, in nanoseconds.
     pub work_ns: u64,
-    /// From when on it does more of it: the kernel's time comes first.
+    /// From this time on it does more work. The kernel's time comes before.
     pub from_ns: u64,
 }
 
@@ -110,7 +110,7 @@ struct Cohort {
 pub struct Queue {
     /// Cycles that a transfer waits.
     pub wait: f64,
-    /// The load with which that was worked out.
+    /// The load for which that was computed.
     pub solved: f64,
 }
 
@@ -141,7 +141,8 @@ fn slot(counts: &mut Vec<u32>, i: u32) -> &mut u32 {
 }
 
 impl Group {
-    /// The cohort of a thread that is so far from a member of each: the nearest if it is within `reach`, else an empty one.
+    /// The cohort of a thread, given its distance to a member of each: the nearest if it is within `reach`,
+    /// else an empty one.
     pub fn nearest(&self, reach: u64, distance: impl Fn(u32) -> u64) -> u32 {
         match self.first_members().map(|(cohort, cpu)| (distance(cpu), cohort)).min() {
             Some((d, nearest)) if d <= reach => nearest,
@@ -150,7 +151,7 @@ impl Group {
         }
     }
 
-    /// A CPU of each cohort that has any.
+    /// A CPU of each cohort with members.
     pub fn first_members(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..).zip(&self.cohorts).filter_map(|(i, c)| Some((i, *c.members.first()?)))
     }
@@ -202,7 +203,7 @@ impl Group {
         self.cohorts.iter().flat_map(|c| &c.members).copied()
     }
 
-    /// How many cohorts there have been at a time.
+    /// The largest number of cohorts so far.
     pub fn cohorts(&self) -> u32 {
         self.cohorts.len() as u32
     }
@@ -223,7 +224,7 @@ impl Group {
         self.cohorts.get(cohort as usize)?.members.get(place as usize).copied()
     }
 
-    /// The siblings of a cohort's thread, of which `core` are on its own core.
+    /// The siblings of a cohort's thread; `core` of them are on its own core.
     pub fn siblings(&self, cohort: u32, core: u32, llc: u32, socket: u32) -> Siblings {
         let c = &self.cohorts[cohort as usize];
         let (in_llc, in_socket) = (c.by_llc[llc as usize], c.by_socket[socket as usize]);
@@ -235,8 +236,9 @@ impl Group {
         }
     }
 
-    /// Whether all members should be evaluated again; starts a new count when so. Groups of up to 64 threads are
-    /// evaluated at every change, larger ones when 1/64 of them changed: the cost per change stays bounded.
+    /// Whether all members should be evaluated again; if so, starts a new count. Groups of up to 64 threads
+    /// are evaluated at every change, larger ones when 1/64 of them changed: the cost per change stays
+    /// bounded.
     pub fn take_drift(&mut self) -> bool {
         let drifted = self.drift > 0 && self.drift * 64 >= self.threads;
         if drifted {

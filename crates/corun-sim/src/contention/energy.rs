@@ -19,7 +19,7 @@ pub struct Energy {
     pub packages_uj: Vec<u64>,
 }
 
-/// How long something has been active, by how many parts of it are.
+/// How long something has been active, for each number of its active parts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Active {
     parts: u32,
@@ -80,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// Energy so far; `None` when the machine file says nothing of power.
+    /// Energy so far; `None` if the machine file has no power figures.
     pub fn energy(&self, now_ns: u64) -> Option<Energy> {
         let p = self.power?;
         let uj = |parts: &[Active], idle_mw: u64, active_mw: u64| {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_power_figures_has_no_energy_rather_than_none_used() {
+    fn a_machine_without_power_figures_has_unknown_energy_rather_than_zero() {
         let model = MachineModel::of(corun_model::Machine::synthetic(1, 1, 2, 1));
         assert_eq!(Meter::new(&model).energy(1_000), None);
     }

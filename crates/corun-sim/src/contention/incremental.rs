@@ -1,5 +1,5 @@
-//! Tests of all models together: incremental updates equal a computation from scratch, the work per change is bounded, and nothing is
-//! faster than alone.
+//! Tests of all models together: incremental updates equal a computation from scratch, the work per change is
+//! bounded, and nothing is faster than in a solo run.
 
 use super::*;
 use crate::machine_file::MachineModel;
@@ -7,7 +7,7 @@ use corun_model::workload::Character;
 use corun_model::{Counters, Machine};
 use proptest::prelude::*;
 
-/// No memory character at all, a default one, a stream, false sharing, all of it.
+/// Characters: none at all, the default, a stream, false sharing, and all of it.
 fn characters() -> Vec<Character> {
     let light = Character { llc_refs_pki: 0.0, compulsory: 0.0, ..Character::default() };
     let stream = Character { llc_refs_pki: 40.0, compulsory: 1.0, hidden: 0.8, ..light.clone() };
@@ -78,7 +78,7 @@ proptest! {
         let mut on = [None; 16];
         let mut seen = Vec::new();
         for (step, (cpu, kind, leaves, spinning)) in changes.iter().enumerate() {
-            // A task keeps its CPU, so that it keeps its home too.
+            // A task keeps its CPU, and so its home.
             let task = cpu * 5 + kind % 5;
             let now = (!*leaves).then_some(Running {
                 task, program: kind % 2, character: CharacterId(kind % 5), spinning: *spinning,
@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn a_thread_alone_comes_to_progress_at_one_whatever_its_character() {
+fn any_character_reaches_progress_one_in_a_solo_run() {
     for name in ["atc16-ivybridge-40", "arms16-i7-950", "cc-magny-cours-48"] {
         let model = MachineModel::shipped(name).unwrap();
         for c in characters().iter().chain([&resident()]) {
@@ -145,7 +145,7 @@ fn a_thread_alone_comes_to_progress_at_one_whatever_its_character() {
 }
 
 #[test]
-fn a_change_without_memory_character_evaluates_one_core_however_large_the_machine() {
+fn a_change_without_memory_character_evaluates_one_core_on_any_machine() {
     for (cores, threads) in [(8, 1), (8, 2), (128, 2), (512, 2)] {
         let model = MachineModel::of(Machine::synthetic(2, 1, cores / 2, threads));
         let mut w = Watched::new(&model);
@@ -205,7 +205,7 @@ fn threads_out_of_step_compute_faster_and_refer_less_to_the_cache() {
 }
 
 #[test]
-fn a_spinning_thread_branches_much_and_mispredicts_hardly() {
+fn a_spinning_thread_branches_often_and_mispredicts_rarely() {
     let model = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
     let mut w = Watched::new(&model);
     w.set(0, 0, Some(Running { task: 0, program: 0, character: CharacterId(0), spinning: true }));
@@ -249,7 +249,8 @@ fn two_working_sets_that_do_not_fit_together_slow_each_other_down() {
     );
 }
 
-/// The final progress of a task that comes into a cold cache, while a neighbor changes between two short tasks every `every_ns`.
+/// The final progress of a task that comes to a cold cache, while a neighbor alternates between two short
+/// tasks every `every_ns`.
 fn warming_beside_changes_every(every_ns: u64) -> f64 {
     let model = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
     let mut w = Watched::new(&model);
@@ -265,7 +266,7 @@ fn warming_beside_changes_every(every_ns: u64) -> f64 {
 }
 
 #[test]
-fn a_share_comes_to_the_same_rest_from_above_and_from_below() {
+fn a_share_reaches_the_same_rest_from_above_and_from_below() {
     let model = MachineModel::shipped("pact16-xeon-e5620").unwrap();
     // The first has the cache alone for this time; then three others come.
     let rest_after = |alone_ns: u64| {
@@ -282,7 +283,7 @@ fn a_share_comes_to_the_same_rest_from_above_and_from_below() {
 }
 
 #[test]
-fn a_long_task_is_looked_at_however_often_its_neighbours_change() {
+fn a_long_task_is_evaluated_even_if_its_neighbors_change_often() {
     let (seldom, often) = (warming_beside_changes_every(10_000_000), warming_beside_changes_every(10_000));
     assert!(seldom > 0.9 && (often / seldom - 1.0).abs() < 0.05, "{seldom} and {often}");
 }

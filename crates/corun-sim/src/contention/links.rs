@@ -1,19 +1,19 @@
 //! Links between nodes: a request for DRAM of another node also waits for its turn on the link.
 //!
-//! Method: between each two nodes there is a link in either direction that moves `link-bandwidth`. A request queues for it as for a
-//! node's memory ([`super::membw`], M/D/1 with the time that one line takes) and then for the memory itself; the two queues
-//! are solved in turn, since each throttles what the other gets.
+//! Method: between any two nodes there is a link in each direction that moves `link-bandwidth`. A request
+//! queues for it as for a node's memory ([`super::membw`], M/D/1 with the time that one line takes) and then
+//! for the memory itself. The two queues are solved alternately, since each throttles the other's traffic.
 //!
-//! Source: data sheets of HyperTransport and QPI; remote STREAM figures.
-//! Limits: a path over two links counts as a separate link, so that paths do not share links. Coherence transfers do not load links.
+//! Source: data sheets of HyperTransport and QPI; remote STREAM figures. Limits: a path over two links counts
+//! as a separate link, so paths do not share links. Coherence transfers do not load links.
 
 use super::membw::{Memory, LINE};
 
-/// All links of a machine, by the node that asks and the one that is asked.
+/// All links of a machine, for each pair of requesting and requested node.
 #[derive(Clone, Debug)]
 pub struct Links {
     nodes: usize,
-    /// One of them; `None`: they are as wide as one likes.
+    /// One of them; `None`: unlimited bandwidth.
     pub link: Option<Memory>,
     waits: Vec<f64>,
 }

@@ -1,8 +1,8 @@
 //! LLC sharing: each task's resident share of its working set changes with the insertions of all.
 //!
-//! Method: a task references its working set uniformly, so the share of references that hit is the resident share of
-//! it; `compulsory` references never hit (streams). Every miss inserts a line; in a full cache an insertion evicts a
-//! random one. For a step `dt` in which the tasks insert `E` bytes in all:
+//! Method: a task references its working set uniformly, so the share of references that hit is the resident
+//! share of it; `compulsory` references never hit (streams). Every miss inserts a line; in a full cache an
+//! insertion evicts a random one. For a step `dt` in which the tasks insert `E` bytes in total:
 //!
 //! ```text
 //! miss share  = compulsory + (1 - compulsory) × (1 - resident / working set)
@@ -32,11 +32,12 @@ const STEP: f64 = 1.0 / 32.0;
 const NEARLY: f64 = 0.75;
 /// How far ahead a share that moves is evaluated.
 const LEAD: f64 = STEP / 2.0;
-/// Looks at a domain's shares are at least this far apart, in nanoseconds.
+/// Evaluations of a domain's shares are at least this far apart, in nanoseconds.
 const PAUSE_NS: u64 = 50_000;
-/// Sometimes a smaller step counts, so that shares that come to rest do not stay a step away from it, on either side.
+/// Sometimes a smaller step counts, so that shares at rest do not stay a step away from their rest point, on
+/// either side.
 const SMALL_STEP: f64 = STEP / 8.0;
-/// Looks at smaller steps are at least this far apart, in nanoseconds.
+/// Evaluations with the smaller step are at least this far apart, in nanoseconds.
 const LONG_PAUSE_NS: u64 = 1_000_000;
 /// A cache counts as full from this part of its capacity on.
 const FULL: f64 = 0.999;
@@ -46,7 +47,7 @@ const EPOCH: f64 = 1e-100;
 /// The owner of lines, and which of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The data of the task on this CPU, but for its hot part.
+    /// The data of the task on this CPU, without its hot part.
     Own(u32),
     /// The hot part of the data of the task on this CPU.
     Hot(u32),
@@ -58,7 +59,8 @@ pub enum Part {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     part: Part,
-    /// Bytes of its working set that were resident when `reuse` was set, by the domain's survival then.
+    /// Bytes of its working set that were resident when `reuse` was set, divided by the domain's survival
+    /// then.
     held: f64,
     /// The domain's `fresh` then.
     fresh: f64,
@@ -68,7 +70,7 @@ struct Member {
     reuse: f64,
     /// Bytes per nanosecond that it inserts and never uses again.
     stream: f64,
-    /// The resident share at which its rate was evaluated.
+    /// The resident share for which its rate was evaluated.
     evaluated: f64,
 }
 
@@ -85,10 +87,10 @@ pub struct Left {
 #[derive(Clone, Debug)]
 pub struct Domain {
     capacity: f64,
-    /// Bytes in use, by anybody.
+    /// Bytes in use, by any task.
     filled: f64,
     members: Vec<Member>,
-    /// Bytes per nanosecond that the members insert in all.
+    /// Bytes per nanosecond that the members insert in total.
     inserted: f64,
     /// The remaining part of a byte that was resident at the start, times [`EPOCH`] to the power of minus `epoch`. The product itself
     /// would leave the range of a float after a few hundred turnovers of the cache.
@@ -98,13 +100,13 @@ pub struct Domain {
     /// there to this extent: the rate, times the growth of this sum, times the survival.
     fresh: f64,
     now_ns: u64,
-    /// When its shares were looked at last, and when for the smaller step.
+    /// The time of its last evaluation, and of the last one with the smaller step.
     looked_ns: u64,
     looked_closely_ns: u64,
-    /// When to look again, and when that was worked out for all members.
+    /// The time of the next evaluation, and when it was computed for all members.
     wake_ns: u64,
     planned_ns: u64,
-    /// Its shares were looked at since.
+    /// Its shares were evaluated since.
     looked: bool,
 }
 
@@ -129,7 +131,7 @@ impl Domain {
         }
     }
 
-    /// How many tasks run on it.
+    /// The number of tasks running on it.
     pub fn members(&self) -> usize {
         self.members.len()
     }
@@ -139,7 +141,7 @@ impl Domain {
         self.members[place].part
     }
 
-    /// The share at which the rates of the users of the lines at `place` were evaluated, if they were.
+    /// The share for which the rates of the users of the lines at `place` were evaluated, if they were.
     pub fn evaluated(&self, place: usize) -> Option<f64> {
         Some(self.members[place].evaluated).filter(|e| *e >= 0.0)
     }
@@ -155,7 +157,7 @@ impl Domain {
         self.resident(m) / m.working_set
     }
 
-    /// The share for its rate to be evaluated at: of one that is on its way the one that it will have a little later,
+    /// The share for which its rate is to be evaluated. A moving share counts with its value a little later,
     /// so that its rate is right in the middle of the time for which it holds.
     pub fn evaluate(&mut self, place: usize) -> f64 {
         let m = &self.members[place];
@@ -169,7 +171,7 @@ impl Domain {
         share
     }
 
-    /// Whether that share has moved so far that its rate should be evaluated again.
+    /// Whether that share has moved far enough for a new evaluation of its rate.
     pub fn has_moved(&self, place: usize, step: f64) -> bool {
         let evaluated = self.members[place].evaluated;
         evaluated >= 0.0 && (self.share(place) - evaluated).abs() >= step * NEARLY
@@ -187,7 +189,7 @@ impl Domain {
         self.wake_ns = self.wake_ns.min(at_ns);
     }
 
-    /// Lets time pass with the present rates.
+    /// Advances time at the present rates.
     pub fn advance(&mut self, now_ns: u64) {
         let dt = (now_ns - self.now_ns) as f64;
         self.now_ns = now_ns;
@@ -238,7 +240,7 @@ impl Domain {
         (left, self.members.get(place).map(|m| m.part))
     }
 
-    /// Notes that the shares are looked at now; returns the step that counts this time.
+    /// Notes that the shares are evaluated now; returns the step that counts this time.
     pub fn look(&mut self) -> f64 {
         (self.looked_ns, self.looked) = (self.now_ns, true);
         if self.now_ns < self.looked_closely_ns + LONG_PAUSE_NS {
@@ -275,7 +277,7 @@ impl Domain {
         }
     }
 
-    /// When a way will have been gone, `(bytes, bytes per nanosecond)`, but not before `from_ns`.
+    /// When a distance will have been covered, `(bytes, bytes per nanosecond)`, but not before `from_ns`.
     fn at_ns(&self, (way, speed): (f64, f64), from_ns: u64) -> u64 {
         match way / speed {
             ns if ns < 1e15 => (self.now_ns + ns.max(1.0) as u64).max(from_ns),
@@ -283,7 +285,7 @@ impl Domain {
         }
     }
 
-    /// The part of the cache that is evicted in a nanosecond.
+    /// The share of the cache that is evicted in a nanosecond.
     fn eviction(&self) -> f64 {
         let full = self.filled >= self.capacity * FULL;
         if full {
@@ -306,8 +308,8 @@ impl Domain {
         first
     }
 
-    /// How many bytes a member's share has still to move by until it will have moved by `step` since its rate was evaluated,
-    /// and how fast it does: not at all where it will come to rest before.
+    /// How many bytes a member's share still has to move until it has moved by `step` since its last
+    /// evaluation, and its speed. The speed is 0 if it comes to rest before.
     fn way(&self, m: &Member, step: f64, eviction: f64) -> (f64, f64) {
         if m.evaluated < 0.0 {
             return (1.0, 0.0);
@@ -342,8 +344,8 @@ pub fn miss_share(compulsory: f64, resident: f64) -> f64 {
     compulsory + (1.0 - compulsory) * (1.0 - resident)
 }
 
-/// The resident share at which a task alone in a cache comes to rest: its own stream evicts part of its working
-/// set. `ratio` is working set by capacity.
+/// The resident share at which a task alone in a cache comes to rest: its own stream evicts part of its
+/// working set. `ratio` is the working set divided by the capacity.
 pub fn share_alone(compulsory: f64, ratio: f64) -> f64 {
     let reuse = 1.0 - compulsory;
     if ratio * reuse < 1e-9 {
@@ -354,9 +356,10 @@ pub fn share_alone(compulsory: f64, ratio: f64) -> f64 {
     ((b - (b * b - 4.0 * ratio * reuse * reuse).max(0.0).sqrt()) / (2.0 * ratio * reuse)).clamp(0.0, 1.0)
 }
 
-/// The share of all references that miss at the rest point of a task alone in a cache: of its parts, given as share of references and
-/// bytes by capacity, and of a stream of `compulsory`. With `m` misses a part is resident to the extent of
-/// `refs / (refs + m × bytes)`; the largest `m` that they make together is the answer.
+/// The share of all references that miss at the rest point of a task alone in a cache. Its parts are given as
+/// share of references and bytes relative to the capacity; `compulsory` is its stream. With `m` misses, the
+/// resident share of a part is `refs / (refs + m × bytes)`. The answer is the largest `m` that the parts
+/// produce together.
 pub fn missing_alone(compulsory: f64, parts: &[(f64, f64)]) -> f64 {
     let made = |m: f64| {
         let missed = |(refs, bytes): &(f64, f64)| refs * (m * bytes) / (refs + m * bytes).max(1e-300);
@@ -410,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_point_of_a_task_alone_is_the_one_computed() {
+    fn the_rest_point_of_a_task_alone_is_the_computed_one() {
         for (mib, compulsory) in [(6.0, 0.05), (6.0, 0.5), (12.0, 0.2), (48.0, 0.05), (1.0, 0.9)] {
             let got = shares(&[(mib * MIB, 1.0, compulsory)], 400_000_000)[0];
             let want = share_alone(compulsory, mib / 12.0);
@@ -419,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_alone_come_to_rest_where_a_single_one_of_their_size_would() {
+    fn parts_alone_come_to_rest_like_a_single_one_of_their_size() {
         for (mib, compulsory) in [(6.0, 0.05), (24.0, 0.0), (12.0, 0.2), (48.0, 0.05)] {
             let (ratio, reuse) = (mib / 12.0, 1.0 - compulsory);
             let one = miss_share(compulsory, share_alone(compulsory, ratio));
@@ -439,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn who_references_more_holds_more() {
+    fn a_task_with_more_references_holds_more() {
         let s = shares(&[(16.0 * MIB, 2.0, 0.0), (16.0 * MIB, 0.5, 0.0)], 300_000_000);
         assert!(s[0] > 1.3 * s[1], "{s:?}");
         assert!(((s[0] + s[1]) * 16.0 - 12.0).abs() < 0.1, "{s:?}");
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_becomes_full_is_looked_at_then_though_nothing_else_changes() {
+    fn a_cache_that_becomes_full_is_evaluated_then_although_nothing_else_changes() {
         let mut d = Domain::new(12 << 20);
         d.join(0, Part::Own(0), 4.0 * MIB, &Left::default());
         (d.filled, d.members[0].held) = (4.0 * MIB, 4.0 * MIB);
@@ -481,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_step_comes_to_the_same_rest_as_many_short_ones() {
+    fn one_long_step_reaches_the_same_rest_as_many_short_ones() {
         let mut d = Domain::new(12 << 20);
         d.join(0, Part::Own(0), 8.0 * MIB, &Left::default());
         (d.filled, d.members[0].held) = (d.capacity, 4.0 * MIB);

@@ -6,9 +6,10 @@
 //! wait = busy × u / (2 (1 - u)),    u = Σ bytes a cycle(wait) / capacity
 //! ```
 //!
-//! and each task's traffic falls as its wait grows (`instructions per cycle = 1 / (base + misses × exposed × wait)`). The two are
-//! solved together for all tasks whose home is the node, by regula falsi (Illinois) on the queue's length `y = u / (1 - u)`, from
-//! scratch: the result depends on the running tasks, not on the past.
+//! and each task's traffic falls as its wait grows (`instructions per cycle = 1 / (base + misses × exposed ×
+//! wait)`). The two are solved together for all tasks whose home is the node. The method is regula falsi
+//! (Illinois) on the queue's length `y = u / (1 - u)`. It starts from scratch: the result depends on the
+//! running tasks, not on the past.
 //!
 //! **Rows.** A bank of DRAM has one row open, and a line of another row takes longer. If a thread goes through its data in order
 //! (`rows` of its accesses), the next line is in the same row, unless another thread used that bank before. Otherwise it is in another
@@ -68,13 +69,14 @@ pub struct Memory {
     pub capacity: f64,
     /// Cycles that one line keeps it busy.
     pub busy: f64,
-    /// Its rows; `None`: every line takes alike.
+    /// Its rows; `None`: every line takes equally long.
     pub rows: Option<Rows>,
 }
 
-/// Most steps of the solver; it usually needs four to eight.
+/// The most steps of the solver; it usually needs four to eight.
 const STEPS: usize = 30;
-/// The solver stops when the queue that the traffic makes differs from the assumed one by this share of a request.
+/// The solver stops when the queue that results from the traffic differs from the assumed one by this share
+/// of a request.
 const CLOSE: f64 = 1e-3;
 
 impl Memory {
@@ -100,7 +102,8 @@ impl Memory {
             let wait = self.busy * 0.5 * y;
             demands.iter().map(|d| d.bytes_per_cycle(wait)).sum::<f64>() / self.capacity
         };
-        // f falls with y, f(0) >= 0; its root is the queue that makes the traffic that makes the queue.
+        // f falls with y, f(0) >= 0. At its root, the queue produces the traffic that produces the same
+        // queue.
         let f = |y: f64| used(y) * (1.0 + y) - y;
         let at_rest = used(0.0);
         if at_rest < 1.0 / 64.0 {
@@ -120,7 +123,7 @@ impl Memory {
             if f_y.abs() < CLOSE {
                 break;
             }
-            // An end that stays put twice loses half its weight, so that it moves too.
+            // An end that does not move twice loses half its weight, so that it moves too.
             let again = moved_low == Some(f_y > 0.0);
             moved_low = Some(f_y > 0.0);
             if f_y > 0.0 {
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_the_memory_can_move_and_waiting_grows_with_load() {
+    fn no_task_gets_more_than_the_memory_can_move_and_waiting_grows_with_load() {
         let mut last = 0.0;
         for n in 1..60 {
             let wait = MEMORY.wait(&streams(n));
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_memory_makes_nobody_wait() {
+    fn idle_memory_makes_no_task_wait() {
         assert_eq!(MEMORY.wait(&[]), 0.0);
         assert!(MEMORY.wait(&[Demand::new(1.0, 1e-5, 0.3)]) < 0.01);
     }

@@ -1,8 +1,9 @@
-//! What is private to a core, and has to be fetched again after a switch or a migration: its L1 and L2, and its TLB.
+//! The private parts of a core, which a thread must fill again after a switch or a migration: L1, L2, and
+//! TLB.
 //!
-//! Method: a thread goes through its *footprint* again and again, the bytes that it keeps in such a level when it runs alone. What
-//! others have loaded meanwhile has evicted part of that, so in its first pass after it has come it misses the lines that are gone,
-//! each once:
+//! Method: a thread goes through its *footprint* again and again: the bytes that it keeps in such a level
+//! when it runs alone. Whatever others have loaded meanwhile has evicted part of it. So in its first pass
+//! after it returns, the thread misses each missing line once:
 //!
 //! ```text
 //! room        = footprint × min(1, capacity / Σ footprints of those who run on the core)
@@ -10,17 +11,19 @@
 //!             = 1 - room / footprint      from then on: 0, but where hyperthreads want more than there is
 //! ```
 //!
-//! The level's bytes are conserved. What those who run load pushes out what those who do not run have left, each by the same
-//! factor, once the level is full. So nothing is lost where nothing ran in between or all footprints fit, everything where a footprint
-//! as large as the level did, and what a short visit loads is what it had the time for. A thread on another core, or with data of
-//! somebody else's (a stolen grain), finds nothing of it there.
+//! The level's bytes are conserved. Once the level is full, the loads of running threads push out what absent
+//! threads have left, all by the same factor. So nothing is lost if nothing ran in between or all footprints
+//! fit. Everything is lost if a footprint as large as the level ran. A short visit loads only as much as it
+//! has time for. A thread that moves to another core, or takes data of another thread (a stolen grain), finds
+//! none of it there.
 //!
-//! A pass ends once, so this costs one more evaluation for each time that a thread comes and finds lines gone.
+//! A pass ends once. So each return of a thread that finds lines missing costs one more evaluation.
 //!
-//! Source: Thiébaut and Stone 1987 ("Footprints in the cache"); Mogul and Borg 1991 (what it costs after a switch).
-//! One file because it is one model: who comes, goes and loads is one set of sums.
-//! Limits: a footprint is gone through evenly; L1 and L2 are one level; threads share no lines of it; data comes out of the
-//! last-level cache as long as the thread stays under it, else out of memory; the guest's threads on one vCPU count as one.
+//! Source: Thiébaut and Stone 1987 ("Footprints in the cache"); Mogul and Borg 1991 (the cost after a
+//! switch). It is one file because it is one model: coming, leaving and loading use one set of sums. Limits:
+//! threads go through a footprint evenly; L1 and L2 are one level; threads share no lines of it; data comes
+//! from the last-level cache while the thread stays under it, else from memory; a guest's threads on one vCPU
+//! count as one.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +32,8 @@ use super::membw::LINE;
 /// Caches, and the TLB.
 pub const LEVELS: usize = 2;
 
-/// Of a room, what may lack without anybody noticing: the first pass would be slower by at most a 64th of what an empty level costs, and
-/// the end of it is one more evaluation.
+/// The share of a room that may be missing without effect. The first pass would be slower by at most a 64th
+/// of the cost of an empty level, and its end would be one more evaluation.
 const UNNOTICED: f64 = 1.0 / 64.0;
 
 /// Where the survival product is scaled up again.
@@ -39,17 +42,17 @@ const EPOCH: f64 = 1e-100;
 /// How a thread uses a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Footprint {
-    /// Bytes that it keeps there alone; 0: it does not take part.
+    /// Bytes that it keeps there when alone; 0: it does not take part.
     pub bytes: f64,
-    /// References to them per instruction, one a line and pass.
+    /// References to them per instruction, one for each line and pass.
     pub references: f64,
-    /// Exposed cycles of a line that is gone, from its last-level cache.
+    /// Exposed cycles of a missing line that comes from the thread's last-level cache.
     pub near: f64,
     /// The same from memory.
     pub far: f64,
 }
 
-/// What a thread that does not run has left in a level.
+/// What an absent thread has left in a level.
 #[derive(Clone, Copy, Debug, Default)]
 struct Left {
     /// The core, from 1; 0: nowhere.
@@ -62,15 +65,16 @@ struct Left {
 /// A level of one core.
 #[derive(Clone, Copy, Debug)]
 struct Store {
-    /// Bytes of those who do not run here now.
+    /// Bytes of threads that do not run here now.
     idle: f64,
-    /// What is left of a byte that somebody had left here at the start, times [`EPOCH`] to the power of minus `epoch`.
+    /// The remaining part of a byte that a thread had left here at the start, times [`EPOCH`] to the power of
+    /// minus `epoch`.
     survival: f64,
     epoch: u32,
 }
 
 impl Store {
-    /// The part that is still here of what somebody left.
+    /// The surviving share of what a thread left.
     fn survived(&self, left: &Left) -> f64 {
         match self.epoch - left.epoch {
             0 => self.survival / left.survival,
@@ -87,11 +91,11 @@ struct Pass {
     room: f64,
     /// Bytes that were there when it began.
     held: f64,
-    /// How far it is, 0..=1, at `from_ns`, and by how much it gets on in a nanosecond.
+    /// Its progress, 0..=1, at `from_ns`, and the progress per nanosecond.
     done: f64,
     from_ns: u64,
     per_ns: f64,
-    /// When it ends: in `due` under this time; `u64::MAX`: not known.
+    /// Its end, and its key in `due`; `u64::MAX`: not known.
     end_ns: u64,
     first: bool,
     far: bool,
@@ -109,7 +113,7 @@ impl Pass {
         self.held + (self.room - self.held) * self.done(now_ns)
     }
 
-    /// Starts over with so much of the footprint and so much room.
+    /// Starts again with this much of the footprint and this much room.
     fn begin(&mut self, now_ns: u64, held: f64, room: f64) {
         let held = held.min(room);
         self.first = room - held > UNNOTICED * room;
@@ -130,12 +134,12 @@ struct Visitor {
     passes: [Pass; LEVELS],
 }
 
-/// What a thread misses because private levels do not hold it, per instruction.
+/// What a thread misses per instruction because private levels do not hold it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cold {
     /// Lines that it fetches into its caches.
     pub lines: f64,
-    /// Exposed cycles, those for the TLB included.
+    /// Exposed cycles, including those for the TLB.
     pub stall: f64,
 }
 
@@ -158,7 +162,8 @@ pub struct Private {
 }
 
 impl Private {
-    /// Empty levels of these many bytes, and each CPU's core and last-level cache; 0 bytes: that level always holds everything.
+    /// Empty levels of this many bytes, and each CPU's core and last-level cache; 0 bytes: that level always
+    /// holds everything.
     pub fn new(capacity: [f64; LEVELS], at: impl Iterator<Item = (u32, u32)>) -> Private {
         let at: Vec<(u32, u32)> = at.map(|(core, llc)| (core + 1, llc + 1)).collect();
         let cores = at.iter().map(|(core, _)| *core as usize + 1).max().unwrap_or(1);
@@ -213,7 +218,7 @@ impl Private {
         }
     }
 
-    /// The thread on a CPU goes. Pushes the CPUs of its core whose room changes.
+    /// The thread on a CPU leaves. Pushes the CPUs of its core whose room changes.
     pub fn go(&mut self, now_ns: u64, cpu: u32, changed: &mut Vec<u32>) {
         let Some(visitor) = self.visitors[cpu as usize] else { return };
         let (core, llc) = self.at[cpu as usize];
@@ -239,7 +244,8 @@ impl Private {
         }
     }
 
-    /// A thread goes on with data that it has not used before, on this CPU or on none. Returns whether it finds less than before.
+    /// A thread continues with data that it has not used before, on this CPU or on none. Returns whether it
+    /// finds less than before.
     pub fn new_data(&mut self, now_ns: u64, task: u32, cpu: Option<u32>) -> bool {
         let visitor = cpu.and_then(|cpu| Some((cpu, self.visitors[cpu as usize]?)));
         let Some((cpu, visitor)) = visitor else {
@@ -260,7 +266,7 @@ impl Private {
         true
     }
 
-    /// What the thread on a CPU misses at present.
+    /// The present misses of the thread on a CPU.
     pub fn cold(&self, cpu: u32) -> Cold {
         let Some(visitor) = &self.visitors[cpu as usize] else { return Cold::default() };
         let mut cold = Cold::default();
@@ -295,7 +301,7 @@ impl Private {
         }
     }
 
-    /// When the first pass of somebody's ends; `u64::MAX`: nobody's.
+    /// When the next first pass of a thread ends; `u64::MAX`: none will.
     pub fn next_ns(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(end_ns, _)| *end_ns)
     }
@@ -329,14 +335,14 @@ impl Private {
         }
     }
 
-    /// Bytes of those who run on a core.
+    /// Bytes of the running threads on a core.
     fn held(&self, now_ns: u64, core: u32, level: usize) -> f64 {
         let visitors =
             self.cpus[core as usize].iter().filter_map(|cpu| self.visitors[*cpu as usize].as_ref());
         visitors.map(|v| v.passes[level]).filter(|p| p.footprint.bytes > 0.0).map(|p| p.held(now_ns)).sum()
     }
 
-    /// What those who run have loaded so far takes the place of what others left.
+    /// The data that running threads have loaded so far replaces what others left.
     fn push_out(&mut self, now_ns: u64, core: u32, level: usize) {
         let room = (self.capacity[level] - self.held(now_ns, core, level)).max(0.0);
         let store = &mut self.stores[core as usize][level];
@@ -346,14 +352,14 @@ impl Private {
         store.survival *= room / store.idle;
         store.idle = room;
         if room < LINE {
-            // Nothing is left of anything.
+            // Nothing of the old data is left.
             *store = Store { idle: 0.0, survival: 1.0, epoch: store.epoch + 2 };
         } else if store.survival < EPOCH {
             (store.survival, store.epoch) = (store.survival / EPOCH, store.epoch + 1);
         }
     }
 
-    /// Works out the room of everybody on a core; `new` is on its way there with what is left of its bytes.
+    /// Computes the room of every thread on a core; `new` is about to come, with what is left of its bytes.
     fn share_out(
         &mut self,
         now_ns: u64,
@@ -401,7 +407,7 @@ mod tests {
         Private::new([CAPACITY, 0.0], [(0, 0), (1, 0), (0, 0), (1, 0)].into_iter())
     }
 
-    /// A thread runs on CPU 0 until it has all that it wants; what it missed at first.
+    /// A thread runs on CPU 0 until it has its whole footprint. Returns what it missed at first.
     fn visits(p: &mut Private, now_ns: &mut u64, task: u32, part: f64) -> f64 {
         p.come(*now_ns, 0, task, &footprint(part), &mut Vec::new());
         let missed = p.cold(0).lines / 0.01;
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_what_others_loaded_since_and_at_most_everything() {
+    fn the_loss_is_what_others_loaded_since_and_at_most_everything() {
         let after = |parts: &[f64]| {
             let (mut p, mut now_ns) = (two_cores(), 0);
             assert_eq!(visits(&mut p, &mut now_ns, 0, 0.5), 1.0);
@@ -432,7 +438,7 @@ mod tests {
         assert_eq!(after(&[1.0]), 1.0);
         assert_eq!(after(&[1.0, 1.0]), 1.0);
         assert!((after(&[0.5, 0.25]) - 0.25).abs() < 1e-9, "a quarter of all lines of those who are away");
-        // One that comes again and again loads nothing again.
+        // A thread that returns again and again loads nothing again.
         let (mut p, mut now_ns) = (two_cores(), 0);
         visits(&mut p, &mut now_ns, 0, 0.5);
         (0..100).for_each(|_| assert!(visits(&mut p, &mut now_ns, 1, 0.25) <= 1.0));
@@ -455,7 +461,7 @@ mod tests {
         let shared_ns = p.next_ns();
         p.end_passes(shared_ns, &mut changed);
         assert_eq!((p.cold(0).lines, p.cold(2).lines), (0.005, 0.005));
-        // Once the other has gone it has all of it again, after a pass.
+        // After the other has left, it has all of it again, after a pass.
         changed.clear();
         p.go(shared_ns, 2, &mut changed);
         assert_eq!((p.cold(0).lines, &changed[..]), (0.005, &[0][..]));
@@ -466,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn short_visits_load_what_they_have_the_time_for() {
+    fn short_visits_load_as_much_as_they_have_time_for() {
         let (mut p, mut lines) = (two_cores(), 0.0);
         for visit in 0..20 {
             // A pass takes 409,600 instructions.
@@ -476,13 +482,13 @@ mod tests {
             lines += p.cold(0).lines * 40_960.0;
             p.go(now_ns + 40_960, 0, &mut Vec::new());
         }
-        // Each goes through a tenth, of which what earlier ones loaded is there.
+        // Each goes through a tenth; what earlier visits loaded of it is there.
         let expected = 4096.0 * (1.0 - 0.9f64.powi(20));
         assert!((lines / expected - 1.0).abs() < 0.01, "{lines} instead of {expected}");
     }
 
     #[test]
-    fn data_of_others_is_fetched_and_so_is_all_of_it_on_another_core() {
+    fn data_of_others_is_fetched_and_all_data_on_another_core_too() {
         let (mut p, mut now_ns) = (two_cores(), 0);
         visits(&mut p, &mut now_ns, 0, 0.5);
         p.come(now_ns, 0, 0, &footprint(0.5), &mut Vec::new());

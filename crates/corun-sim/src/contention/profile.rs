@@ -30,16 +30,16 @@ use crate::machine_file::{MachineModel, Smt};
 /// Bytes of a page.
 pub const PAGE: f64 = 4096.0;
 
-/// A character worked out for one machine, in cycles and per instruction.
+/// A character, computed for one machine, in cycles and per instruction.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// Cycles of computation.
     pub compute: f64,
     /// References to the LLC.
     pub references: f64,
-    /// Share of references that miss however large the cache.
+    /// Share of references that miss in a cache of any size.
     pub compulsory: f64,
-    /// Bytes of its own that want to stay in the LLC.
+    /// Bytes of its own data that it would keep in the LLC.
     pub working_set: f64,
     /// Its hot and its shared part. `None` without any, so that all references except streams go to `working_set`.
     pub parts: Option<Parts>,
@@ -120,7 +120,7 @@ pub struct Own {
 }
 
 impl Profile {
-    /// Works a character out for a machine.
+    /// Computes a character's figures for a machine.
     pub fn new(c: &Character, model: &MachineModel, numa: &Numa, memory: &Memory) -> Profile {
         let cycles = |ns: u64| ns as f64 * model.ghz;
         let l = &model.latency;
@@ -147,7 +147,7 @@ impl Profile {
                 remote: transfer(l.transfer_remote_ns),
             },
             hot_lines: f64::from(c.hot_lines),
-            // Hyperthreads of one core have the line already.
+            // Hyperthreads of one core already have the line.
             transfer_busy: TransferCycles {
                 core: 0.0,
                 llc: busy(l.transfer_llc_ns),

@@ -1,4 +1,4 @@
-//! Data that the threads of a program share: in each cache once, however many of them use it there.
+//! Data that the threads of a program share: once in each cache, for any number of users.
 //!
 //! Method: the threads of one program below one last-level cache refer to one set of lines, the *region*. It is a member of the cache's
 //! [`super::llc::Domain`], like the data of a task. Its users together insert the lines that they miss, and each of them hits any line
@@ -79,7 +79,7 @@ impl Regions {
         &self.all[region as usize]
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn at(&mut self, region: u32) -> &mut Region {
         &mut self.all[region as usize]
     }

@@ -22,7 +22,7 @@ pub fn slope(smt: &Smt) -> f64 {
     2.0 / smt.throughput - 1.0
 }
 
-/// The share of a core's slots that a thread wants which needs `cpi` cycles per instruction without siblings.
+/// The share of a core's slots that a thread wants if it needs `cpi` cycles per instruction without siblings.
 pub fn demand(cpi: f64, smt: &Smt) -> f64 {
     (1.0 / (cpi * smt.peak_ipc)).min(1.0)
 }

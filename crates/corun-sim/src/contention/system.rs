@@ -30,9 +30,9 @@ mod lines;
 mod placed;
 mod queues;
 
-/// Rates that move by less than this are left alone: a 2,048th.
+/// Smaller changes of a rate are ignored: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
-/// The queue for a node makes a task's rate worked out again when it changes that by this much.
+/// A task's rate is computed again when the queue for its node changes it by this much.
 const QUEUE_NOTICEABLE: f64 = 1.0 / 64.0;
 /// All contention models together.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct System {
     slots: Vec<Slot>,
     /// By LLC number.
     domains: Vec<Domain>,
-    /// By LLC number: when its shares will have moved; `u64::MAX`: never.
+    /// For each LLC number: when its shares will have moved; `u64::MAX`: never.
     wakes_ns: Vec<u64>,
     next_ns: u64,
     /// When a cohort will have caught up with another; `u64::MAX`: never.
@@ -56,7 +56,8 @@ pub struct System {
     links: Links,
     /// CPUs whose tasks have data on several nodes.
     spread: Vec<u32>,
-    /// Millionths of a node's capacity that they would move of each without waiting: now, and when the queues were worked out.
+    /// Millionths of a node's capacity that they would move on each node without waiting: now, and when the
+    /// queues were last computed.
     spread_wanted: u64,
     spread_solved: u64,
     regions: Regions,
@@ -77,11 +78,11 @@ pub struct System {
     regrouped: Vec<u32>,
     /// LLC domains whose next wake-up must be planned again.
     unplanned: Vec<u32>,
-    /// A node was touched since its queue was worked out.
+    /// A node was touched since its queue was computed.
     nodes_touched: bool,
     /// Programs of evaluated CPUs whose transfers may wait for lines.
     contending: Vec<u32>,
-    /// Used where queues are solved only; kept for its memory.
+    /// Used only while queues are solved; kept for its memory.
     demands: Vec<Demand>,
     /// The same for cohorts in the order of their places.
     abreast: Vec<(u64, u32)>,
@@ -97,7 +98,7 @@ struct Slot {
     /// Its counters are settled up to here.
     settled_ns: u64,
     rates: Rates,
-    /// As the engine knows it.
+    /// The value that the engine knows.
     progress: u32,
     dirty: bool,
     /// The other hyperthreads of its core.
@@ -106,7 +107,7 @@ struct Slot {
     demand: f64,
     /// Node of its task's memory.
     home: u32,
-    /// Misses per instruction that go to data which is spread over nodes, and whether over all of them alike.
+    /// Misses per instruction that go to data spread over nodes, and whether they go to all nodes equally.
     far: f64,
     interleaved: bool,
     /// Misses per instruction by target, if its task's data has parts.
@@ -114,14 +115,15 @@ struct Slot {
     sharing: Sharing,
     /// Lines per instruction that its private caches lack.
     cold_lines: f64,
-    /// Cycles per instruction for which its transfers keep lines, and that each waits as its rates have it and as `memory` has it.
+    /// Cycles per instruction for which its transfers keep lines. Then the wait of each: the value in its
+    /// rates, and the value in `memory`.
     line_busy: f64,
     line_exposed: f64,
     line_wait: f64,
     /// Cycles of computation per instruction, stretched by hyperthreads.
     computing: f64,
     memory: Demand,
-    /// Cycles that a request waits for its node, as its rates have it.
+    /// Cycles that a request waits for its node: the value in its rates.
     wait: f64,
     /// Its part of its node's `wanted`, and of `spread_wanted`.
     wanted: u64,
@@ -149,7 +151,8 @@ struct Node {
     users: Vec<u32>,
     /// Cycles that a request waits.
     wait: f64,
-    /// Millionths of the capacity that the users would move without waiting: now, and when `wait` was worked out.
+    /// Millionths of the capacity that the users would move without waiting: now, and when `wait` was
+    /// computed.
     wanted: u64,
     solved: u64,
     touched: bool,
@@ -234,14 +237,14 @@ impl System {
         CharacterId(place as u32)
     }
 
-    /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first. Returns whether that is
-    /// something else than before, which then starts at [`ONE`].
+    /// From `now_ns` on, `cpu` runs this (`None`: idle). First, counters up to now are settled. Returns
+    /// whether this differs from before; if so, it starts at [`ONE`].
     #[inline]
     pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) -> bool {
         self.set_at(now_ns, cpu, running, None)
     }
 
-    /// The same, of a thread at some place of its program.
+    /// The same for a thread at some place of its program.
     #[inline]
     pub fn set_at(&mut self, now_ns: u64, cpu: u32, running: Option<Running>, place: Option<Place>) -> bool {
         let differs = self.slots[cpu as usize].running != running;
@@ -321,14 +324,14 @@ impl System {
         }
     }
 
-    /// When [`refresh`](Self::refresh) should be called again although nothing was [`set`](Self::set): a cache
-    /// fills, or threads catch up with others, and rates move by themselves.
+    /// When [`refresh`](Self::refresh) should be called again although nothing was [`set`](Self::set): a
+    /// cache fills, or threads catch up with others, so rates change without a call.
     pub fn next_ns(&self) -> Option<u64> {
         let next_ns = self.next_ns.min(self.catch_up_ns).min(self.warm_ns());
         (next_ns != u64::MAX).then_some(next_ns)
     }
 
-    /// How many CPUs were evaluated so far: the work done, in a unit that does not depend on the machine.
+    /// The number of CPU evaluations so far: the work done, in a unit that does not depend on the machine.
     pub fn evaluations(&self) -> u64 {
         self.evaluations
     }
@@ -341,7 +344,8 @@ impl System {
         self.tasks[task as usize].tally.counters(self.model.ghz)
     }
 
-    /// Energy so far, per core and for the rest of each package; `None` when the machine file says nothing of power.
+    /// Energy so far, per core and for the rest of each package; `None` if the machine file has no power
+    /// figures.
     pub fn energy_uj(&mut self, now_ns: u64) -> Option<Energy> {
         self.meter.energy(now_ns)
     }
@@ -484,7 +488,7 @@ impl System {
         let mut cpi = slot.memory.cpi(slot.wait);
         if slot.line_busy > 0.0 {
             let wait = self.groups[r.program as usize].queue(slot.cohort).wait;
-            // `memory` has the wait as it was before.
+            // `memory` has the previous wait.
             cpi += slot.line_stall(wait - slot.line_wait);
             slot.memory.base_cpi += slot.line_stall(wait - slot.line_wait);
             slot.line_wait = wait;

@@ -57,7 +57,7 @@ impl Tally {
         s.remote += r.remote * ns;
     }
 
-    /// The counters on a machine of this clock.
+    /// The counters on a machine with this clock.
     pub fn counters(&self, ghz: f64) -> Counters {
         let s = &self.sums;
         let count = |x: f64| Some(x as u64);

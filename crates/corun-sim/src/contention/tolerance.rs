@@ -29,7 +29,7 @@ pub fn hidden_of_spc(spc: f64, fixed: f64, beyond: f64) -> f64 {
     1.0 - (spc - fixed) / beyond
 }
 
-/// No program hides waiting for saturated memory completely: at least this share is exposed.
+/// No program hides all of its waiting for saturated memory: at least this share is exposed.
 pub const EXPOSED_QUEUE: f64 = 0.05;
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hidden_share_and_spc_are_two_ways_to_say_one_thing() {
+    fn the_hidden_share_and_spc_express_the_same() {
         for hidden in [0.0, 0.13, 0.5, 0.9] {
             let spc = exposed_transfer(114.0, 647.0, hidden);
             assert!((hidden_of_spc(spc, 114.0, 647.0) - hidden).abs() < 1e-12);

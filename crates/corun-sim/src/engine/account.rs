@@ -1,8 +1,9 @@
 //! Where every nanosecond of a task goes, and who held the CPU while it waited.
 //!
-//! Culprits are exact: every CPU remembers which tenant occupied it since when while somebody waits for it, and a
-//! waiting task is charged by walking that past over its wait. Idle CPU time within a wait (idle exit, interrupt,
-//! switch) goes to the idle tenant. Cost: a wait walks as many entries as the CPU changed tenants during it.
+//! Culprits are exact. While a task waits for a CPU, the CPU remembers which tenant occupied it since when. A
+//! waiting task is charged by walking that history over its wait. Idle CPU time within a wait (idle exit,
+//! interrupt, switch) goes to the idle tenant. Cost: a wait walks as many entries as the tenants of its CPU
+//! changed during it.
 
 use crate::sched::CpuIx;
 use corun_model::culprit::Share;
@@ -20,11 +21,11 @@ pub enum Reason {
     Sleep,
     /// It waits for a device.
     Io,
-    /// A vCPU without a runnable thread.
+    /// A vCPU has no runnable thread.
     Halt,
 }
 
-/// What a task did in the present window; in this order in memory, histograms last.
+/// What a task did in the present window. The fields are in this order in memory, histograms last.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Tally {
@@ -32,13 +33,13 @@ pub struct Tally {
     pub compute_ns: u64,
     /// Waiting on a CPU.
     pub spin_ns: u64,
-    /// Off the CPU by its own wish, by reason.
+    /// Off the CPU voluntarily, by reason.
     pub block: BlockReasons,
     /// Runnable but not running.
     pub steal_ns: u64,
     /// Who held the CPU during its waits: tenant and time, by tenant.
     culprits: Vec<(u32, u64)>,
-    /// Stopped by its tenant's parking.
+    /// Stopped because its tenant is parked.
     pub parked_ns: u64,
     /// Times it blocked or ended.
     pub blocked: u64,
@@ -65,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Counts a move; staying is none.
+    /// Counts a move. Staying on a CPU does not count.
     pub fn migrate(&mut self, distance: Distance) {
         self.migrations.count(distance);
     }
@@ -78,7 +79,7 @@ impl Tally {
     /// The same as an account; `counters` are those of the window.
     ///
     /// # Panics
-    /// Never: what was charged to culprits is what was counted as steal.
+    /// Never: the time charged to culprits equals the time counted as steal.
     pub fn account(&self, counters: Option<Counters>) -> Account {
         let parts = Parts {
             compute_ns: self.compute_ns,
@@ -86,7 +87,7 @@ impl Tally {
             block_ns: self.block.sum_ns(),
             steal_ns: self.steal_ns,
             parked_ns: self.parked_ns,
-            // Nobody stops a modelled task, or freezes it.
+            // Nothing stops or freezes a modelled task.
             held: Some(Held::default()),
             ..Parts::default()
         };
@@ -96,7 +97,7 @@ impl Tally {
             block: Some(self.block),
             events: Events {
                 blocked: Some(self.blocked),
-                // Nothing that is modelled calls `sched_yield`.
+                // No modelled program calls `sched_yield`.
                 yielded: Some(0),
                 preemptions: Some(self.preemptions),
                 wakeups: Some(self.wakeups),
@@ -123,27 +124,27 @@ impl Tally {
 /// Which tenant occupied a CPU since when.
 #[derive(Clone, Debug)]
 pub struct Occupancy {
-    /// Who occupies it, and since when.
+    /// The present occupant, and since when.
     tenant: u32,
     since_ns: u64,
-    /// Who did before, oldest first, as far back as somebody may ask.
+    /// Earlier occupants, oldest first, as far back as an open wait reaches.
     past: Vec<(u64, u32)>,
-    /// Entries dropped from the front of the past.
+    /// The number of entries dropped from the front of the history.
     dropped: u64,
     /// Waits that have begun and not ended.
     open: u32,
 }
 
-/// The past is pruned beyond this many entries.
+/// The history is pruned beyond this many entries.
 pub const PAST_LIMIT: usize = 4096;
 
 impl Occupancy {
-    /// From time 0 on the CPU is a tenant's.
+    /// The CPU belongs to a tenant from time 0.
     pub fn of(tenant: u32) -> Occupancy {
         Occupancy { tenant, since_ns: 0, past: Vec::new(), dropped: 0, open: 0 }
     }
 
-    /// From `now_ns` on the CPU is a tenant's.
+    /// The CPU belongs to a tenant from `now_ns`.
     pub fn enter(&mut self, now_ns: u64, tenant: u32) {
         if tenant == self.tenant {
             return;
@@ -156,23 +157,23 @@ impl Occupancy {
         (self.tenant, self.since_ns) = (tenant, now_ns);
     }
 
-    /// A wait begins: where.
+    /// A wait begins. Returns its place in the history.
     pub fn begin_wait(&mut self) -> u64 {
         self.open += 1;
         self.mark()
     }
 
-    /// A wait ends, which has been charged.
+    /// A wait ends; it has been charged.
     pub fn end_wait(&mut self) {
         self.open -= 1;
     }
 
-    /// How many waits have begun and not ended.
+    /// The number of waits that have begun and not ended.
     pub fn open_waits(&self) -> u32 {
         self.open
     }
 
-    /// Where a wait that has been charged up to now goes on.
+    /// Where a wait continues that has been charged up to now.
     pub fn mark(&self) -> u64 {
         self.dropped + self.past.len() as u64
     }
@@ -193,7 +194,8 @@ impl Occupancy {
         until(now_ns, self.tenant);
     }
 
-    /// Whether the past has grown beyond its limit; then every wait on this CPU must be charged and re-marked.
+    /// Whether the history is beyond its limit. Then every wait on this CPU must be charged and get a new
+    /// mark.
     pub fn is_long(&self) -> bool {
         self.past.len() > PAST_LIMIT
     }
@@ -212,7 +214,7 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Those of a machine.
+    /// The distances of a machine.
     pub fn of(machine: &corun_model::Machine) -> Distances {
         Distances { cpus: machine.cpus().to_vec() }
     }
@@ -230,7 +232,7 @@ impl Distances {
     }
 }
 
-/// What `later` has beyond `earlier`, field by field; what either lacks, the difference lacks.
+/// The difference of `later` and `earlier`, field by field. A field that either lacks is missing.
 pub fn counters_between(later: &Counters, earlier: &Counters) -> Counters {
     let sub = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_sub(b?));
     Counters {
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_charged_to_who_held_the_cpu_and_for_how_long() {
+    fn a_wait_is_charged_to_the_holders_of_the_cpu_and_for_how_long() {
         let mut o = Occupancy::of(9);
         o.enter(10, 1);
         let mark = o.begin_wait();
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_forgotten_while_nobody_waits() {
+    fn the_history_is_forgotten_while_no_task_waits() {
         let mut o = Occupancy::of(0);
         (1..10).for_each(|i| o.enter(i * 10, i as u32));
         assert_eq!(o.past, []);

@@ -9,14 +9,14 @@ use crate::sched::{CpuIx, TaskIx, Wake};
 use corun_model::run_log::Waker;
 use corun_model::trace::{Left, TraceKind};
 
-/// Parking has no lease here: whoever controls the modelled machine cannot die before it.
+/// Parking has no lease here: the controller of the modelled machine cannot die before it.
 const FOREVER_NS: u64 = i64::MAX as u64;
 
 /// Fixed-point bits of [`ONE`].
 pub(super) const BITS: u32 = ONE.trailing_zeros();
 
 impl Task {
-    /// Charges a wait so far to those who held its CPU.
+    /// Charges a wait until now to the tenants that held its CPU.
     #[inline]
     fn charge(&mut self, now_ns: u64, occupancy: &Occupancy) {
         occupancy.charge(self.wait_mark, self.since_ns, now_ns, &mut self.tally);
@@ -25,7 +25,7 @@ impl Task {
 }
 
 impl Engine {
-    /// Counts what a CPU did since it was settled last.
+    /// Counts what a CPU did since it was last settled.
     #[inline]
     pub(super) fn settle(&mut self, cpu: CpuIx) {
         if self.cpus[cpu].since_ns != self.now_ns {
@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// A thread that has kernel time to spend and will then compute takes up that work at once: nothing can come
-    /// between the two, so one moment to wait for is enough.
+    /// If a thread has kernel time to spend and will then compute, it takes up that work at once. Nothing can
+    /// come between the two, so one event for both is enough.
     fn foresee(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
         let t = &self.threads[thread];
         if !self.is_settled(thread) {
@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Whether a thread waits for nothing any more, and nobody can make it wait again: who waits for a lock or a queue
-    /// may find that another was faster.
+    /// Whether a thread waits for nothing any more, and nothing can make it wait again. A thread that waits
+    /// for a lock or a queue may find that another was faster.
     fn is_settled(&self, thread: super::ThreadIx) -> bool {
         match self.threads[thread].pending {
             Pending::Nothing => true,
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Tells the contention models what a CPU runs, if that changed, looking ahead where that is safe.
+    /// Reports to the contention models what a CPU runs, if that changed. It looks ahead if that is safe.
     pub(super) fn tell(&mut self, cpu: CpuIx) {
         let mut place = None;
         let running = self.cpus[cpu].curr.and_then(|task| {
@@ -127,13 +127,13 @@ impl Engine {
         }
     }
 
-    /// Arms the moment at which a CPU's present activity ends: it is clean again.
+    /// Arms the moment at which a CPU's present activity ends. Then the CPU is clean again.
     pub(super) fn arm(&mut self, cpu: CpuIx) {
         let c = &mut self.cpus[cpu];
         c.dirty = false;
         let end_ns = c.curr.and_then(|task| {
             let t = &self.tasks[task];
-            // A vCPU that was woken for a thread which another one took halts at once.
+            // A vCPU that was woken for a thread halts at once if another vCPU took that thread.
             let Some(thread) = t.thread else { return Some(self.now_ns) };
             let thread = &self.threads[thread];
             let begin_ns = self.now_ns + thread.overhead_ns;
@@ -191,7 +191,7 @@ impl Engine {
         self.soil(cpu);
     }
 
-    /// A thread that comes to a CPU looks whether its wait is over.
+    /// A thread that comes to a CPU checks whether its wait is over.
     #[inline]
     pub(super) fn resume(&mut self, task: TaskIx) {
         let Some(thread) = self.tasks[task].thread else { return };
@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// A CPU chooses whom to run.
+    /// A CPU chooses its next task.
     pub(super) fn switch(&mut self, cpu: CpuIx) {
         self.settle(cpu);
         let pick = self.sched.pick(self.now_ns, cpu, &mut self.fx);
@@ -330,7 +330,7 @@ impl Engine {
         occupancy.end_wait();
     }
 
-    /// A waiting task, which has been charged, leaves its queue without having run.
+    /// A waiting task leaves its queue without having run. It has been charged.
     pub(super) fn give_up_wait(&mut self, task: TaskIx) {
         self.sched.remove(self.now_ns, task);
         let t = &mut self.tasks[task];
@@ -370,7 +370,7 @@ impl Engine {
             t.state = State::Parked;
             return;
         }
-        // One that was parked before it began returns to no queue.
+        // A task that was parked before it began returns to no queue.
         let how = if how == Wake::Return && !t.queued { Wake::Fresh } else { how };
         (t.state, t.queued) = (State::Waiting, true);
         t.tally.wakeups += 1;
@@ -389,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// Whose doing a wake-up is; `None`: a timer's, a device's or the machine's.
+    /// The task behind a wake-up; `None`: a timer, a device or the machine.
     fn waker(&self, task: TaskIx, how: Wake) -> Option<TaskIx> {
         let Wake::From(cpu) = how else { return None };
         let thread = self.tasks[task].thread.map(|thread| &self.threads[thread]);
@@ -397,7 +397,7 @@ impl Engine {
         self.cpus[cpu].curr.filter(|_| !is_timed)
     }
 
-    /// Takes over which waiting tasks the scheduler moved.
+    /// Notes which waiting tasks the scheduler moved.
     #[inline]
     fn absorb_moves(&mut self) {
         if !self.fx.moved.is_empty() {
@@ -417,7 +417,7 @@ impl Engine {
         self.fx.moved.clear();
     }
 
-    /// Carries out what the scheduler wants done.
+    /// Does what the scheduler asks for.
     #[inline]
     pub(super) fn absorb(&mut self) {
         self.absorb_moves();
@@ -456,7 +456,7 @@ impl Engine {
         self.fx.resched.clear();
     }
 
-    /// A thread on its way to sleep sleeps, unless what it waits for has happened meanwhile.
+    /// A thread on its way to sleep falls asleep, unless what it waits for has happened meanwhile.
     fn fall_asleep(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
         let reason = match self.threads[thread].pending {
             Pending::Until(at_ns, reason) if at_ns > self.now_ns => {

@@ -1,14 +1,15 @@
 //! The guest inside a VM: which of its threads each vCPU runs.
 //!
-//! Method: a queue per vCPU, a slice after which a thread goes to the queue's end, wake-ups to a halted vCPU if
-//! there is one and else to the thread's previous vCPU, and a vCPU that runs dry pulls from the longest queue
-//! before it halts, but nobody's only thread: Linux's balancing asks for more than one runnable (`nr_running > 1`), and to
-//! it a vCPU that waits for a CPU is one that is about to run what was woken there. The guest does not know that its vCPUs
-//! are themselves preempted: a thread that holds a lock on a vCPU without a CPU keeps it, and others spin or sleep for it.
-//! Lock-holder preemption is that, not a rule.
+//! Method: each vCPU has a queue. After a slice, a thread goes to the end of its queue. A wake-up goes to a
+//! halted vCPU if there is one, and otherwise to the thread's previous vCPU. Before a vCPU without threads
+//! halts, it pulls from the longest queue, but never the only thread of another vCPU. This follows Linux,
+//! whose balancing requires more than one runnable thread (`nr_running > 1`). To Linux, a vCPU that waits for
+//! a CPU is about to run the thread that was woken there. The guest does not know that its vCPUs are
+//! preempted. A thread that holds a lock on a preempted vCPU keeps it, and others spin or sleep. So
+//! lock-holder preemption is a result of the model, not a rule.
 //!
-//! Limits: no weights and no wake-up preemption inside the guest; the papers' guests have a thread per vCPU,
-//! where neither plays a part.
+//! Limits: no weights and no wake-up preemption inside the guest. The papers' guests have a thread for each
+//! vCPU, where neither matters.
 
 use super::{Doing, Engine, State, ThreadIx};
 use crate::sched::{CpuIx, TaskIx, Wake};
@@ -37,14 +38,14 @@ impl Guest {
         self.vcpus[vcpu].used_ns += ns;
     }
 
-    /// What is left of the slice of a vCPU's thread; `None` when nobody else wants the vCPU.
+    /// The rest of the slice of a vCPU's thread; `None` if no other thread wants the vCPU.
     pub fn slice_left(&self, vcpu: usize, slice_ns: u64) -> Option<u64> {
         let v = &self.vcpus[vcpu];
         (!v.queue.is_empty()).then(|| slice_ns.saturating_sub(v.used_ns))
     }
 
-    /// The next thread for a vCPU: from its own queue, or from the longest one of those that have more than one thread,
-    /// counting the one that they execute (`is_busy`).
+    /// The next thread for a vCPU: from its own queue, or from the longest queue with more than one thread.
+    /// The count includes the thread that the vCPU executes (`is_busy`).
     fn take(&mut self, vcpu: usize, is_busy: impl Fn(usize) -> bool) -> Option<ThreadIx> {
         self.vcpus[vcpu].used_ns = 0;
         if let Some(thread) = self.vcpus[vcpu].queue.pop_front() {
@@ -73,7 +74,7 @@ impl Engine {
         self.threads[thread].overhead_ns += self.model.costs.switch_ns;
     }
 
-    /// A vCPU whose thread has used up its slice goes on with the next in its queue.
+    /// A vCPU whose thread has used up its slice continues with the next in its queue.
     pub(super) fn rotate_guest(&mut self, task: TaskIx) {
         let Some(vcpu) = self.tasks[task].vcpu else { return };
         let slice_ns = self.guest_slice_ns;
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vcpu_that_runs_dry_pulls_from_a_crowd_and_nobodys_only_thread() {
+    fn a_vcpu_without_threads_pulls_from_a_crowd_and_never_an_only_thread() {
         let mut guest = Guest::new(3);
         guest.vcpus[1].queue.push_back(7);
         assert_eq!(guest.take(0, |_| false), None, "vCPU 1 is about to run it");

@@ -1,8 +1,8 @@
-//! The engine as a host: the five knobs, each remembered so that it can be undone.
+//! The engine as a host: the five knobs. Each remembers its old value, so that it can be undone.
 //!
-//! `slice` is as exact as the scheduler beneath: rounded up to the tick under EEVDF and CFS, exact under Xen.
-//! `preempt_delay` is a timer per CPU, as PACT'16 §5.1 adds one to Xen; a tick under EEVDF and CFS may find the slice of who
-//! runs over before that.
+//! `slice` is as exact as the scheduler below: EEVDF and CFS round it up to the tick, and Xen is exact.
+//! `preempt_delay` is a timer for each CPU, as PACT'16 §5.1 adds one to Xen. Under EEVDF and CFS, a tick may
+//! end the running task's slice before that.
 
 use super::{Engine, Fault, State};
 use crate::cpu_set::CpuSet;

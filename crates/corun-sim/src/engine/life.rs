@@ -9,20 +9,20 @@ use crate::sched::{CpuIx, TaskIx, Wake};
 pub struct Completion {
     /// When it started.
     pub start_ns: u64,
-    /// When its last phase began; as `start_ns` where there is but one.
+    /// When its last phase began. With a single phase, this is `start_ns`.
     pub last_phase_ns: u64,
     /// When its last thread was done.
     pub end_ns: u64,
-    /// Iterations it did; of a run that was cut short the last ones were, too.
+    /// The iterations that it did. If the run was cut short, so were the last of them.
     pub iterations: u64,
 }
 
-/// What is kept of a tenant's runs: the same however often it starts again.
+/// The record of a tenant's runs. Its size does not grow with their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completions {
     /// How many there were.
     pub count: usize,
-    /// Nanoseconds that they took, all together.
+    /// Their total duration in nanoseconds.
     pub took_ns: u128,
     /// The first.
     pub first: Option<Completion>,
@@ -56,7 +56,7 @@ impl Engine {
             tasks.clone().for_each(|t| self.name_in_trace(t));
         }
         if in_guest {
-            // A vCPU beyond the threads starts halted.
+            // A vCPU beyond the number of threads starts halted.
             for task in tasks.skip(threads.len()) {
                 let t = &mut self.tasks[task];
                 (t.state, t.born_ns, t.since_ns) = (State::Blocked(Reason::Halt), self.now_ns, self.now_ns);
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Sets a program to its beginning.
+    /// Resets a program to its beginning.
     fn begin_run(&mut self, tenant: TenantIx) {
         let now_ns = self.now_ns;
         let run = &mut self.tenants[tenant];
@@ -102,12 +102,12 @@ impl Engine {
         run.phase = (run.phase + 1) % run.setup.plan.phases.len();
         run.phase_ns = self.now_ns;
         run.shared.begin_phase(run.phase);
-        // Whoever puts items into queues has left those of a phase that was there before.
+        // Threads that put items into queues have left the queues of an earlier phase.
         run.objects.iter_mut().for_each(super::SyncObject::begin);
         self.arm_cut(tenant);
     }
 
-    /// The time of a tenant's phase is up: what its threads compute ends now, what they sleep for too.
+    /// The time of a tenant's phase is up: the computing and sleeping of its threads end now.
     pub(super) fn cut(&mut self, tenant: TenantIx) {
         let run = &mut self.tenants[tenant];
         run.shared.cut = true;
@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Counts the time of a task that does not run up to now.
+    /// Counts the time until now of a task that does not run.
     pub(super) fn count_until_now(&mut self, task: TaskIx) {
         let now_ns = self.now_ns;
         let t = &mut self.tasks[task];
@@ -215,8 +215,9 @@ impl Engine {
         self.tasks[task].since_ns = now_ns;
     }
 
-    /// Stops a tenant's tasks. All leave at one instant; a CPU with somebody in its queue takes him before another, which runs
-    /// dry, has looked around for tasks to pull: that takes it longer than a switch.
+    /// Stops a tenant's tasks. All leave at one instant. A CPU that runs out of tasks first looks for tasks
+    /// to pull, which takes longer than a switch. So a CPU with a waiting task takes it before another CPU
+    /// can.
     pub(super) fn park(&mut self, tenant: TenantIx) {
         self.tenants[tenant].parked = true;
         self.sched.set_debiting(self.now_ns, false);
@@ -250,7 +251,7 @@ impl Engine {
         self.finish_instant();
     }
 
-    /// Confines a task to CPUs, moving it there if it is elsewhere.
+    /// Restricts a task to CPUs, and moves it there if it is elsewhere.
     pub(super) fn confine(&mut self, task: TaskIx, to: Option<std::rc::Rc<crate::cpu_set::CpuSet>>) {
         let forbidden = |cpu: CpuIx| to.as_ref().is_some_and(|set| !set.contains(cpu));
         let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
@@ -268,7 +269,7 @@ impl Engine {
         self.finish_instant();
     }
 
-    /// Who waits for what, when nothing will ever happen again.
+    /// Which task waits for what, if nothing can ever happen again.
     pub(super) fn describe_deadlock(&self) -> String {
         let stuck: Vec<String> = self
             .tenants

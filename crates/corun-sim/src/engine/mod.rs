@@ -1,9 +1,10 @@
-//! The engine: integer nanoseconds, events in order of (time, sequence), and everything that happens between them.
+//! The engine: integer nanoseconds, events in the order of (time, sequence), and everything that happens
+//! between them.
 //!
-//! The world is tenants, each with a program whose threads run on tasks: a task is a thread, or a vCPU on which a
-//! guest schedules threads. A CPU runs one task; what it executes changes only at events. Between two events a
-//! thread's work advances at the rate that the contention models give its CPU, so nothing happens per
-//! nanosecond and the cost of a run is its number of events.
+//! The world consists of tenants. Each has a program whose threads run on tasks. A task is a thread, or a
+//! vCPU on which a guest schedules threads. A CPU runs one task, and what it executes changes only at events.
+//! Between two events, a thread's work advances at the rate that the contention models give its CPU. So
+//! nothing happens per nanosecond, and the cost of a run is its number of events.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -19,10 +20,10 @@
 //! | [`window`], [`host`] | observations; the five knobs |
 //! | [`tracing`] | the trace, if one is kept |
 //!
-//! Invariants: no clock, thread, float or hash order takes part in a decision; at any instant every task is in
-//! exactly one state, and its time is counted exactly once (see [`checker`](crate::checker)).
+//! Invariants: no clock, thread, float or hash order takes part in a decision. At any instant, every task is
+//! in exactly one state, and its time is counted exactly once (see [`checker`](crate::checker)).
 //!
-//! This file has the state that all the others work on, and the loop over its events.
+//! This file has the state that the other files work on, and the loop over events.
 
 pub mod account;
 mod cpu;
@@ -63,20 +64,20 @@ type TenantIx = usize;
 /// The engine cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The scenario cannot go on: a deadlock, say. One sentence.
+    /// The scenario cannot go on, for example because of a deadlock. One sentence.
     #[error("{0}")]
     Scenario(String),
-    /// A checker fired: the engine is wrong. What it found.
+    /// A checker fired: the engine is wrong. This is the finding.
     #[error("checker {checker}: {what}")]
     Bug {
         /// Which checker.
         checker: &'static str,
-        /// What it found.
+        /// The finding.
         what: String,
     },
 }
 
-/// What a slot of the timers is for.
+/// The purpose of a timer slot.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Tick,
@@ -97,7 +98,7 @@ enum Slot {
     Cut(TenantIx),
     /// A CPU is taken for something else.
     Noise(CpuIx),
-    /// A nanosecond is counted that was not: [`Engine::miscount_at`].
+    /// One nanosecond is counted too many: [`Engine::miscount_at`].
     Miscount,
 }
 
@@ -108,9 +109,9 @@ struct Cpu {
     id: CpuId,
     llc: u32,
     curr: Option<TaskIx>,
-    /// Everything it did is settled up to here.
+    /// Its activity is settled up to this time.
     since_ns: u64,
-    /// Progress of its thread.
+    /// The progress of its thread.
     rate: u32,
     step: u32,
     resched: u32,
@@ -135,18 +136,18 @@ enum State {
     Ended,
 }
 
-/// A task; what every event looks at comes first, on as few cache lines as hold it.
+/// A task. What every event reads comes first, on as few cache lines as possible.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Task {
-    /// Its thread; of a vCPU, the one that it runs now.
+    /// Its thread; for a vCPU, the one that it runs now.
     thread: Option<ThreadIx>,
     /// Its place among its VM's vCPUs.
     vcpu: Option<usize>,
     tenant: TenantIx,
     /// The CPU it runs or waits on, or was on last.
     cpu: CpuIx,
-    /// Its time is counted up to here.
+    /// Its time is counted up to this time.
     since_ns: u64,
     state: State,
     ran: bool,
@@ -159,13 +160,13 @@ struct Task {
     tally: Tally,
     name: Arc<str>,
     born_ns: u64,
-    /// What had been counted when the last window was closed.
+    /// The counters when the last window was closed.
     counters: Option<corun_model::Counters>,
     home_affinity: Option<Rc<CpuSet>>,
     slice_ns: Option<(u64, u64)>,
 }
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     /// Its next step is due.
@@ -184,7 +185,7 @@ enum Doing {
     Ended,
 }
 
-/// What a waiting thread tries again when something has happened.
+/// What a waiting thread tries again after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Nothing,
@@ -193,7 +194,7 @@ enum Pending {
     Acquire(usize),
     Put(usize, u64),
     Take(usize),
-    /// A wait of its own, which another ends.
+    /// A wait of its own, which another thread ends.
     AwaitEnd(usize, u32),
     /// Sleeps until this time, for this reason.
     Until(u64, Reason),
@@ -220,22 +221,22 @@ struct Thread {
     tenant: TenantIx,
     index: u32,
     cursor: Cursor,
-    /// Its task (native), or its VM's vCPU that it runs or waits on.
+    /// Its task; in a VM, the vCPU on which it runs or waits.
     task: TaskIx,
     doing: Doing,
     /// Work left, in nanoseconds of solo run time × 2^20; `u64::MAX`: endless.
     work: u64,
-    /// What of the same grain follows it, in nanoseconds of solo run time.
+    /// The part of the same grain that follows, in nanoseconds of solo run time.
     more_ns: u64,
-    /// The grain at hand, where all threads meet after it and share lines; places are told by it.
+    /// The present grain, if all threads meet after it and share lines. It gives the thread's place.
     share_ns: Option<u64>,
-    /// Kernel time to be spent before anything else.
+    /// Kernel time to spend before anything else.
     overhead_ns: u64,
     pending: Pending,
-    /// The event count of the object it waits for, when it began to wait.
+    /// The event count of the object that it waits for, when the wait began.
     seen: u64,
     character: CharacterId,
-    /// The contention models' number of those it shares memory with.
+    /// The contention models' number for the threads that share memory with it.
     program: u32,
     wake: u32,
 }
@@ -243,7 +244,7 @@ struct Thread {
 #[derive(Debug)]
 struct TenantRun {
     setup: TenantSetup,
-    /// The first of its tasks and threads; each kind is numbered in a row.
+    /// The first of its tasks and threads. Each kind is numbered consecutively.
     first_task: TaskIx,
     tasks: usize,
     first_thread: ThreadIx,
@@ -253,7 +254,7 @@ struct TenantRun {
     characters: Vec<CharacterId>,
     /// Whether its threads share lines.
     shares: bool,
-    /// The contention models' number of its first sharing group, and how many there are.
+    /// The contention models' number of its first sharing group, and the number of groups.
     program: u32,
     groups: u32,
     shared: Shared,
@@ -270,7 +271,7 @@ struct TenantRun {
     cut: u32,
 }
 
-/// Totals of a run: what happened and how much of it.
+/// Totals of a run: what happened and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events taken from the queue.
@@ -283,7 +284,7 @@ pub struct Totals {
     pub wakeups: u64,
 }
 
-/// The modelled machine in motion.
+/// The running modelled machine.
 pub struct Engine {
     now_ns: u64,
     model: Rc<MachineModel>,
@@ -302,10 +303,10 @@ pub struct Engine {
     tenant_names: Vec<Tenant>,
     distances: Distances,
     weights: Vec<u32>,
-    /// As a policy has set them.
+    /// The values that a policy has set.
     weights_now: Vec<u32>,
     guest_slice_ns: u64,
-    /// What a spinner needs to notice that its wait is over: one transfer of a line.
+    /// The time until a spinning thread notices that its wait is over: one transfer of a line.
     notice_ns: u64,
     fx: Effects,
     rates: Vec<CpuRate>,
@@ -320,7 +321,7 @@ pub struct Engine {
     trace_limit: usize,
     totals: Totals,
     fault: Option<Fault>,
-    /// Check conservation at every event, not only at every observation.
+    /// Checks conservation at every event, not only at every observation.
     pub paranoid: bool,
 }
 
@@ -331,14 +332,14 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// From this time on the engine is wrong, by one nanosecond of its first CPU: a test of whether the checkers, and
-    /// all that stands behind them, notice.
+    /// From this time on, the engine is wrong by one nanosecond on its first CPU. It tests whether the
+    /// checkers, and everything after them, notice.
     pub fn miscount_at(&mut self, at_ns: u64) {
         let slot = self.add_slot(Slot::Miscount);
         self.timers.arm(slot, at_ns);
     }
 
-    /// The clock.
+    /// The present time.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -348,12 +349,12 @@ impl Engine {
         &self.model
     }
 
-    /// What happened so far, in numbers.
+    /// The totals until now.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Whether every tenant that has an end and is not background has reached it once.
+    /// Whether every tenant that has an end and is not in the background has ended once.
     pub fn is_finished(&self) -> bool {
         self.unfinished == 0
     }
@@ -361,7 +362,7 @@ impl Engine {
     /// Runs until `until_ns`.
     ///
     /// # Errors
-    /// [`Fault`] when the scenario cannot go on or a checker fires.
+    /// [`Fault`] if the scenario cannot go on or a checker fires.
     pub fn run_until(&mut self, until_ns: u64) -> Result<(), Fault> {
         while let Some((at_ns, slot)) = self.timers.pop(until_ns) {
             self.event(at_ns, slot)?;
@@ -370,16 +371,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs until every tenant that has an end has reached it, at most until `horizon_ns`; `false` when the horizon
-    /// came first.
+    /// Runs until every tenant that has an end has ended, and at most until `horizon_ns`. Returns `false` if
+    /// the horizon came first.
     ///
     /// # Errors
-    /// [`Fault`], among them a deadlock: nothing will ever happen again.
+    /// [`Fault`], for example a deadlock: nothing can ever happen again.
     pub fn run_to_end(&mut self, horizon_ns: u64) -> Result<bool, Fault> {
         while !self.is_finished() {
             match self.timers.pop(horizon_ns) {
                 Some((at_ns, slot)) => self.event(at_ns, slot)?,
-                // Whoever is parked waits for the one who parked it, not for an event.
+                // A parked tenant waits for its controller, not for an event.
                 None if !self.timers.is_empty() || self.tenants.iter().any(|t| t.parked) => {
                     self.now_ns = self.now_ns.max(horizon_ns);
                     return Ok(false);
@@ -422,7 +423,7 @@ impl Engine {
         self.fault.take().map_or(Ok(()), Err)
     }
 
-    /// The tick of all busy CPUs; it stops when none is left and starts again with the first.
+    /// The tick of all busy CPUs. It stops when none is left and starts again with the first.
     fn tick(&mut self) {
         let mut from = 0;
         while let Some(cpu) = self.busy.next(from) {
@@ -442,13 +443,13 @@ impl Engine {
         }
     }
 
-    /// Ticks fall on multiples of their distance on all CPUs.
+    /// On all CPUs, ticks come at multiples of their distance.
     fn arm_tick(&mut self) {
         let period = self.sched.tick_ns();
         self.timers.arm(self.tick, (self.now_ns / period + 1) * period);
     }
 
-    /// Everything that must be done before time passes: reschedule, re-rate, arm.
+    /// Everything that must be done before time passes: reschedule, update rates, arm.
     fn finish_instant(&mut self) {
         self.absorb();
         for i in 0..self.dirty.len() {

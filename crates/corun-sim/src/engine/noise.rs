@@ -1,21 +1,23 @@
-//! What no real machine's time is free of: timers that fire late, and CPUs that somebody takes for himself now and then.
+//! The noise of every real machine: timers fire late, and something else takes CPUs from time to time.
 //!
-//! Without it CPUs that begin alike stay alike: four periodic loops that start together burst together for ever, where
-//! on a live machine two of them, each pinned to a CPU of its own, are out of step after seconds (docs/pact16.md).
+//! Without noise, CPUs that begin alike stay alike. Four periodic loops that start together would have all
+//! their bursts together for ever. On a live machine, two such loops, each pinned to its own CPU, are out of
+//! step after seconds (docs/pact16.md).
 //!
-//! Method: a sleep's end is put off by a time drawn from `[0, timer-late]`. A CPU that runs something is taken from it
-//! every `noise-every` on average, for `noise` on average (both uniform from nothing to twice that): kernel threads, interrupts,
-//! the hypervisor. The task that runs then goes on afterwards. Machine files that say nothing of it have none.
+//! Method: the end of a sleep is delayed by a time drawn from `[0, timer-late]`. A busy CPU is taken every
+//! `noise-every` on average, for `noise` on average: kernel threads, interrupts, the hypervisor. Both are
+//! uniform between nothing and twice the average. The running task continues afterwards. Machine files
+//! without these figures have no noise.
 //!
-//! Limits: nothing is taken from an idle CPU, so a task that wakes there meanwhile does not wait; the time counts as the
-//! task's own, as that of any kernel work, not as stolen by somebody; CPUs are taken independently of each other.
+//! Limits: noise takes nothing from an idle CPU, so a task that wakes there does not wait. The time counts as
+//! the task's own, like any kernel work, not as stolen. CPUs are taken independently of each other.
 
 use super::Engine;
 use crate::machine_file::Costs;
 use crate::sched::CpuIx;
 use crate::streams::{Stream, Streams};
 
-/// All draws around mean: from nothing to twice it.
+/// All draws are around a mean: from nothing to twice the mean.
 const WHOLE_PPM: u64 = 1_000_000;
 
 /// Its draws.
@@ -23,7 +25,7 @@ const WHOLE_PPM: u64 = 1_000_000;
 pub(super) struct Noise {
     late: Stream,
     taken: Stream,
-    /// By CPU, where there is noise: its events' number among the timers.
+    /// For each CPU, if there is noise: the slot of its events in the timers.
     slots: Vec<u32>,
 }
 
@@ -32,14 +34,14 @@ impl Noise {
         Noise { late: streams.stream("late timers"), taken: streams.stream("noise"), slots }
     }
 
-    /// Whether a machine has any.
+    /// Whether a machine has noise.
     pub(super) fn is_in(costs: &Costs) -> bool {
         costs.noise_ns > 0 && costs.noise_every_ns > 0
     }
 }
 
 impl Engine {
-    /// When a timer fires that was set for `at_ns`.
+    /// When a timer that was set for `at_ns` fires.
     pub(super) fn fires_ns(&mut self, at_ns: u64) -> u64 {
         match self.model.costs.timer_late_ns {
             0 => at_ns,
@@ -57,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Somebody takes a CPU.
+    /// Something else takes a CPU.
     pub(super) fn take_cpu(&mut self, cpu: CpuIx) {
         let taken_ns = self.noise.taken.around(self.model.costs.noise_ns, WHOLE_PPM);
         self.settle(cpu);
@@ -88,8 +90,8 @@ mod tests {
         }
     }
 
-    /// Two periodic loops, each pinned to a CPU of its own, after 20 s: the difference between the beginnings of their
-    /// last bursts; and the share of its time that each computed.
+    /// Two periodic loops, each pinned to its own CPU, after 20 s: the difference between the beginnings of
+    /// their last bursts, and the share of its time that each computed.
     fn two_loops(costs: &'static str) -> (u64, f64) {
         let text = "schema = \"corun.scenario/1\"\nmachine = \"two.toml\"\nduration = \"20s\"\n[scheduler]\nname = \"eevdf\"\n[[tenant]]\nname = \"loops\"\ncpus = [0, 1]\nprogram = { kind = \"interference\", pattern = \"periodic\", threads = 2 }\n";
         let scenario = Scenario::parse("loops", text, &Noisy(costs)).expect("the scenario is sound");
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn periodic_loops_stay_in_step_on_a_machine_without_noise_and_lose_it_on_one_with() {
+    fn periodic_loops_stay_in_step_without_noise_and_lose_it_with_noise() {
         let (quiet, share) = two_loops("");
         assert!(quiet < 10_000 && (share - 0.5).abs() < 0.005, "{quiet} ns apart, {share}");
         let (noisy, share) = two_loops("timer-late = \"50us\"\nnoise = \"2ms\"\nnoise-every = \"580ms\"\n");

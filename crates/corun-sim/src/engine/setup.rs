@@ -16,12 +16,12 @@ use corun_model::trace::Trace;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::rc::Rc;
 
-/// One tenant as the engine needs it.
+/// A tenant, prepared for the engine.
 #[derive(Clone, Debug)]
 pub struct TenantSetup {
     /// Its name.
     pub name: String,
-    /// What it runs.
+    /// When it starts.
     pub plan: Rc<Plan>,
     /// When it starts.
     pub start_ns: u64,
@@ -29,17 +29,17 @@ pub struct TenantSetup {
     pub after: Option<usize>,
     /// It starts again whenever it ends.
     pub repeat: bool,
-    /// Nobody waits for its end.
+    /// The run does not wait for its end.
     pub background: bool,
     /// It runs in a VM with this many vCPUs.
     pub vcpus: Option<u32>,
     /// The scheduler's group.
     pub group: Option<usize>,
-    /// CPUs that its tasks are pinned to, one each, round robin; empty: as `affinity` says.
+    /// CPUs to pin its tasks to, one each in turn. Empty: see `affinity`.
     pub pins: Vec<CpuIx>,
     /// CPUs that all its tasks may use; `None`: any.
     pub affinity: Option<Rc<CpuSet>>,
-    /// CPUs that each of its tasks may use, instead; `None`: any. Empty: as `affinity` says.
+    /// CPUs that each single task may use; `None`: any. Empty: see `affinity`.
     pub affinities: Vec<Option<Rc<CpuSet>>>,
     /// SCHED_BATCH.
     pub batch: bool,
@@ -47,21 +47,21 @@ pub struct TenantSetup {
     pub slice_ns: Option<(u64, u64)>,
 }
 
-/// What the engine is made from.
+/// The parts of an engine.
 pub struct Setup {
     /// The machine.
     pub model: Rc<MachineModel>,
     /// The scheduler, with its groups added and no task yet.
     pub scheduler: Box<dyn Scheduler>,
-    /// Weights of the scheduler's groups, as they were added.
+    /// Weights of the scheduler's groups, in the order in which they were added.
     pub weights: Vec<u32>,
     /// The tenants.
     pub tenants: Vec<TenantSetup>,
     /// Length of a guest's slice.
     pub guest_slice_ns: u64,
-    /// Events a trace may hold; 0: no trace.
+    /// The number of events that a trace may hold; 0: no trace.
     pub trace_limit: usize,
-    /// What chance decides.
+    /// The random streams.
     pub streams: Streams,
 }
 
@@ -199,7 +199,8 @@ impl Engine {
                 preempt_delay_ns: 0,
             });
         }
-        // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
+        // Sharing groups are numbered consecutively over all tenants. A program that shares in pairs has one
+        // for each pair.
         let program = self.tenants.last().map_or(0, |t| t.program + t.groups);
         let pair = |thread: usize| if plan.in_pairs { thread as u32 / 2 } else { 0 };
         let shares = plan.characters.iter().any(|c| c.coherence_pki > 0.0);

@@ -1,17 +1,17 @@
-//! Barriers, locks and queues, over event counts as `corun load` builds them.
+//! Barriers, locks and queues, built on event counts as in `corun load`.
 //!
-//! Every object has a count of its events. Who must wait notes the count and waits for it to move, then tries
-//! again: nobody is handed anything, so a lock may be taken by whoever comes first (barging), as with a futex.
-//! An event is seen by every spinner that is on a CPU; of the sleepers whom it concerns it wakes one (locks, queues) or all
-//! (barriers, the end of a queue): an item that was put concerns those who wait to take, one that was taken those who wait to
-//! put. A spinner that is off its CPU sees it when it comes back.
+//! Every object counts its events. A thread that must wait notes the count, waits for a change, and tries
+//! again. Nothing is handed over: as with a futex, the first thread to come takes a lock (barging). Every
+//! spinning thread on a CPU sees an event. Of the sleeping threads that an event concerns, it wakes one
+//! (locks, queues) or all (barriers, the end of a queue). A put item concerns threads that wait to take, and
+//! a taken item those that wait to put. A spinning thread off its CPU sees the event when it returns.
 
 use super::{Doing, Engine, Pending, State, TenantIx, ThreadIx};
 use crate::program::Object;
 use crate::sched::CpuIx;
 use std::collections::{BTreeSet, VecDeque};
 
-/// One synchronisation object while its program runs, on cache lines of its own.
+/// A synchronization object while its program runs, on cache lines of its own.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct SyncObject {
@@ -44,7 +44,7 @@ impl SyncObject {
         object
     }
 
-    /// A phase begins, in which nobody has left a queue yet.
+    /// A phase begins. No thread has left a queue yet.
     pub fn begin(&mut self) {
         if let Object::Queue { producers, .. } = self.what {
             self.producers = producers;
@@ -52,15 +52,15 @@ impl SyncObject {
     }
 }
 
-/// What came of trying.
+/// The result of an attempt.
 pub(super) enum Tried {
-    /// Done; the object's event that this was, if it was one: whether it concerns all waiters.
+    /// Done. If this was an event of the object, it is here.
     Done(Option<Event>),
     /// Not now.
     Wait,
 }
 
-/// Something that waiters want to know.
+/// An event for waiting threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     object: usize,
@@ -73,14 +73,14 @@ enum What {
     Released,
     Filled,
     Freed,
-    /// Of a queue: nobody puts any more.
+    /// For a queue: no thread puts items any more.
     Closed,
     /// This wait is over.
     Over(u32),
 }
 
 impl What {
-    /// Whether who has this pending may go on by it.
+    /// Whether a thread with this pending action may go on because of it.
     fn concerns(self, pending: Pending) -> bool {
         match self {
             What::Opened | What::Released => true,
@@ -90,7 +90,7 @@ impl What {
         }
     }
 
-    /// Whether it wakes all whom it concerns.
+    /// Whether it wakes all threads that it concerns.
     fn wakes_all(self) -> bool {
         matches!(self, What::Opened | What::Closed)
     }
@@ -168,13 +168,13 @@ impl Engine {
         true
     }
 
-    /// A thread tells all who wait for an object's next event.
+    /// A thread wakes all that wait for an object's next event.
     pub(super) fn tell_all(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;
         self.signal(tenant, Event { object, what: What::Opened }, cpu, thread);
     }
 
-    /// A thread gives a lock back.
+    /// A thread releases a lock.
     pub(super) fn release(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;
         self.tenants[tenant].objects[object].holder = None;
@@ -195,7 +195,8 @@ impl Engine {
         self.signal(tenant, Event { object, what: What::Closed }, cpu, thread);
     }
 
-    /// An object had an event, made by `by` on `cpu`: spinners on a CPU try at once, sleepers are woken.
+    /// An object had an event, caused by `by` on `cpu`: spinning threads on a CPU try at once, and sleeping
+    /// ones are woken.
     pub(super) fn signal(&mut self, tenant: TenantIx, event: Event, cpu: CpuIx, by: ThreadIx) {
         let is_recorded = self.tenants[tenant].setup.plan.is_recorded();
         let wake_ns = if is_recorded { 0 } else { self.model.costs.wake_ns };
@@ -228,7 +229,8 @@ impl Engine {
                 }
                 _ => true,
             });
-            // Whoever began to wait meanwhile (nobody can, but order would not suffer) stays behind the others.
+            // A thread that began to wait meanwhile comes after the others. None can, but the order would be
+            // wrong otherwise.
             let late = std::mem::replace(&mut self.tenants[tenant].objects[event.object].waiters, waiters);
             self.tenants[tenant].objects[event.object].waiters.extend(late);
         }
@@ -240,7 +242,7 @@ impl Engine {
         task.state == State::Running && task.thread == Some(thread)
     }
 
-    /// A spinner sees that its wait is over.
+    /// A spinning thread sees that its wait is over.
     fn notice(&mut self, thread: ThreadIx) {
         let cpu = self.tasks[self.threads[thread].task].cpu;
         self.settle(cpu);

@@ -1,4 +1,4 @@
-//! A thread's steps one after the other, and how it waits.
+//! A thread's steps one after another, and how it waits.
 
 use super::sync::Tried;
 use super::{Doing, Engine, Pending, Reason, State, Thread, ThreadIx};
@@ -6,12 +6,12 @@ use crate::contention::coherence::Place;
 use crate::program::{Here, Phase, Step, Waiting};
 use crate::sched::{CpuIx, Wake};
 
-/// Work is counted in parts of a nanosecond, so there is room for so much of it at a time, 2.4 hours; longer grains are
-/// taken up one part after the other.
+/// Work is counted in fractions of a nanosecond, which leaves room for 2.4 hours at a time. Longer grains are
+/// taken up in parts.
 const MOST_AT_ONCE_NS: u64 = 1 << 43;
 
 impl Thread {
-    /// Begins to work for so long, solo; `u64::MAX`: for ever.
+    /// Starts this much work, as solo run time; `u64::MAX`: for ever.
     fn take_up(&mut self, ns: u64) {
         self.doing = Doing::Work;
         (self.work, self.more_ns) = match ns {
@@ -23,7 +23,7 @@ impl Thread {
         };
     }
 
-    /// Where in its program it is, of a thread that shares lines and meets the others again and again.
+    /// The place in its program of a thread that shares lines and meets the others again and again.
     pub(super) fn place(&self, now_ns: u64) -> Option<Place> {
         let left_ns = (self.work >> super::cpu::BITS).saturating_add(self.more_ns);
         Some(Place {
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// A thread goes to sleep until a time, on its own account or a device's.
+    /// A thread goes to sleep until a time, for itself or for a device.
     fn sleep_until(&mut self, thread: ThreadIx, at_ns: u64, reason: Reason) {
         let cost_ns = self.block_ns(thread);
         let t = &mut self.threads[thread];
@@ -118,7 +118,7 @@ impl Engine {
         t.overhead_ns += cost_ns;
     }
 
-    /// What it takes a thread to go to sleep.
+    /// The time that a thread needs to go to sleep.
     fn block_ns(&self, thread: ThreadIx) -> u64 {
         let is_recorded = self.tenants[self.threads[thread].tenant].setup.plan.is_recorded();
         if is_recorded {
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// A thread begins (or goes on) to wait for what it has pending.
+    /// A thread starts or continues to wait for its pending action.
     fn wait(&mut self, thread: ThreadIx) {
         let t = &self.threads[thread];
         if let Some(o) = t.pending.object() {
@@ -161,13 +161,13 @@ impl Engine {
         }
     }
 
-    /// Starts a wait's account afresh: the count it waits to pass, and how long it may spin.
+    /// Starts the account of a wait again: the count to wait for, and how long it may spin.
     pub(super) fn wait_anew(&mut self, thread: ThreadIx) {
         let t = &self.threads[thread];
         let run = &self.tenants[t.tenant];
         let Some(object) = t.pending.object() else { return };
         let plan = &run.setup.plan;
-        // Who waits between two phases stands in the next one already.
+        // A thread that waits between two phases is already in the next one.
         let phase = plan.ended_by(object).or_else(|| plan.phases.get(t.cursor.phase()));
         let waiting = phase.map_or(Waiting::Block, |phase| phase.waiting);
         let seen = run.objects[object].count;
@@ -182,8 +182,8 @@ impl Engine {
         };
     }
 
-    /// The thread that runs on `cpu` leaves it: a native task blocks or ends, a guest's vCPU goes on with another
-    /// thread or halts.
+    /// The thread that runs on `cpu` leaves it. A native task blocks or ends. A guest's vCPU continues with
+    /// another thread or halts.
     pub(super) fn thread_leaves(&mut self, thread: ThreadIx, cpu: CpuIx, state: State) {
         let task = self.threads[thread].task;
         if self.tasks[task].vcpu.is_none() {

@@ -1,14 +1,15 @@
-//! Timers: a hierarchical timing wheel in which every timer has a slot of its own.
+//! Timers: a hierarchical timing wheel in which every timer has a fixed slot.
 //!
-//! Whatever can happen at a time has a fixed slot (a CPU's next step, a thread's wake-up), so re-arming moves an entry
-//! instead of leaving a stale one behind. Time is cut into buckets of 16 µs, 64 of these into one of the next level, and
-//! so on; a timer lies in the list of the bucket, of the lowest level, that tells its time apart from the wheel's. When
-//! the wheel reaches a bucket, its timers go down to lower levels, and from the lowest into a sorted list of what is due in
-//! the present 16 µs, in which entries of equal time come in the order in which they were armed. Most of what is armed is due
-//! within a few others there; what would have to pass many goes into a heap beside it. Arming and firing cost the same
-//! however many timers there are; many that fall together cost the logarithm of their number.
+//! Each kind of event has a fixed slot (a CPU's next step, a thread's wake-up). So arming again moves an
+//! entry and leaves no stale one behind. Time is cut into buckets of 16 µs. 64 of these form one bucket of
+//! the next level, and so on. A timer is in the list of a bucket, on the lowest level that distinguishes its
+//! time from the wheel's. When the wheel reaches a bucket, its timers move to lower levels. From the lowest
+//! level, they move to a sorted list of what is due in the present 16 µs. Entries of equal time are in the
+//! order in which they were armed. Most new entries pass only a few others there. An entry that would pass
+//! many goes to a separate heap. Arming and firing cost the same with any number of timers. Many timers in
+//! one bucket cost the logarithm of their number.
 //!
-//! Source: Varghese and Lauck, 1987 (scheme 6 and 7); list and heap make it exact.
+//! Source: Varghese and Lauck, 1987 (schemes 6 and 7); the list and the heap make it exact.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,13 +20,13 @@ pub struct Timers {
     slots: Vec<Timer>,
     /// First slot of each bucket's list, level by level.
     heads: Vec<u32>,
-    /// Buckets that hold timers, a bit each, by level.
+    /// Buckets that hold timers, one bit each, for each level.
     occupied: [u64; LEVELS],
-    /// The bucket that holds this instant is the wheel's present one.
+    /// The bucket that contains this time is the wheel's present one.
     reached_ns: u64,
-    /// What is due in the present bucket, the soonest last, and entries that were armed anew since.
+    /// Entries due in the present bucket, the soonest last, and entries that were armed again since.
     near: Vec<Key>,
-    /// The same, where more than [`MOST_PASSED`] were due before it.
+    /// The same, for entries that would have passed more than [`MOST_PASSED`].
     crowd: BinaryHeap<Reverse<Key>>,
     seq: u64,
 }
@@ -35,25 +36,26 @@ pub struct Timers {
 #[repr(align(32))]
 struct Timer {
     key: Key,
-    /// Neighbours in its bucket's list.
+    /// Neighbors in its bucket's list.
     before: u32,
     after: u32,
     bucket: u32,
 }
 
-/// Time, sequence number and slot, from the highest bits down, so that the order of keys is that of events.
+/// Time, sequence number and slot, from the highest bits down. So the order of keys is the order of events.
 type Key = u128;
 
 /// The key of a slot that is not armed.
 const NEVER: Key = Key::MAX;
-/// Bits of a key's slot. What is left are 2^43 sequence numbers: three weeks of arming five million times a second.
+/// Bits for the slot in a key. The rest leaves 2^43 sequence numbers: three weeks of arming five million
+/// times a second.
 const SLOT_BITS: u32 = 21;
 /// Bits of time within a bucket of the lowest level.
 const FINEST_BITS: u32 = 14;
 /// Bits of a bucket's number within its level.
 const LEVEL_BITS: u32 = 6;
 const LEVELS: usize = ((u64::BITS - FINEST_BITS).div_ceil(LEVEL_BITS)) as usize;
-/// As many sooner entries as one passes on its way into the sorted list.
+/// The most sooner entries that a new entry passes on its way into the sorted list.
 const MOST_PASSED: usize = 24;
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -86,14 +88,15 @@ impl Timers {
     /// Adds a slot and returns its number.
     ///
     /// # Panics
-    /// Beyond two million slots, which no scenario of at most [`MOST_TASKS`](crate::scenario::MOST_TASKS) tasks needs.
+    /// Beyond two million slots. A scenario with at most [`MOST_TASKS`](crate::scenario::MOST_TASKS) tasks
+    /// does not need more.
     pub fn add_slot(&mut self) -> u32 {
         assert!(self.slots.len() < 1 << SLOT_BITS, "too many timers");
         self.slots.push(Timer { key: NEVER, before: NONE, after: NONE, bucket: UNLISTED });
         self.slots.len() as u32 - 1
     }
 
-    /// Arms a slot, moving it when it was armed already.
+    /// Arms a slot, or moves it if it is already armed.
     pub fn arm(&mut self, slot: u32, at_ns: u64) {
         self.seq += 1;
         let key = Key::from(at_ns) << 64 | Key::from(self.seq << SLOT_BITS | u64::from(slot));
@@ -105,7 +108,7 @@ impl Timers {
         self.place(slot, key);
     }
 
-    /// Disarms a slot; nothing happens when it was not armed.
+    /// Disarms a slot, if it is armed.
     pub fn disarm(&mut self, slot: u32) {
         let timer = &mut self.slots[slot as usize];
         timer.key = NEVER;
@@ -119,13 +122,13 @@ impl Timers {
         self.slots[slot as usize].key != NEVER
     }
 
-    /// When a slot is due; `None` when it is not armed.
+    /// When a slot is due; `None` if it is not armed.
     pub fn due_ns(&self, slot: u32) -> Option<u64> {
         let key = self.slots[slot as usize].key;
         (key != NEVER).then(|| at_ns(key))
     }
 
-    /// Whether no timer is armed: looks at all of them.
+    /// Whether no timer is armed. This looks at all of them.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(|timer| timer.key == NEVER)
     }
@@ -154,7 +157,7 @@ impl Timers {
         }
     }
 
-    /// The soonest entry of the present bucket, and whether it is of the crowd.
+    /// The soonest entry of the present bucket, and whether it is in the crowd.
     #[inline]
     fn soonest(&self) -> Option<(Key, bool)> {
         match (self.near.last(), self.crowd.peek()) {
@@ -182,7 +185,8 @@ impl Timers {
         self.near[place] = key;
     }
 
-    /// Goes on to the next bucket with timers, if that begins at or before `until_ns`, and deals its timers out.
+    /// Moves on to the next bucket with timers, if that begins at or before `until_ns`, and distributes its
+    /// timers.
     fn turn(&mut self, until_ns: u64) -> Option<()> {
         let level = self.occupied.iter().position(|&bits| bits != 0)?;
         let number = self.occupied[level].trailing_zeros();
@@ -207,9 +211,9 @@ impl Timers {
         Some(())
     }
 
-    /// Puts an armed slot that is in no list where its time belongs.
+    /// Puts an armed slot that is in no list into the right one for its time.
     fn place(&mut self, slot: u32, key: Key) {
-        // Whatever is past is due now.
+        // Whatever is in the past is due now.
         let at_ns = at_ns(key).max(self.reached_ns);
         let apart = (at_ns ^ self.reached_ns) >> FINEST_BITS;
         if apart == 0 {
@@ -227,7 +231,7 @@ impl Timers {
         }
     }
 
-    /// Takes a slot out of its bucket's list.
+    /// Removes a slot from its bucket's list.
     fn unlist(&mut self, slot: u32) {
         let Timer { before, after, bucket, .. } = self.slots[slot as usize];
         self.slots[slot as usize].bucket = UNLISTED;
@@ -253,7 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn timers_fire_by_time_and_then_by_the_order_in_which_they_were_armed() {
+    fn timers_fire_in_order_of_time_and_then_of_arming() {
         let mut t = Timers::default();
         let slots: Vec<u32> = (0..4).map(|_| t.add_slot()).collect();
         t.arm(slots[2], 50);
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_is_due_within_one_bucket_fires_in_order_too() {
+    fn a_crowd_within_one_bucket_fires_in_order_too() {
         let mut t = Timers::default();
         let due_ns = |slot: u32| u64::from(slot * 37 % 50);
         let mut expected: Vec<(u64, u32)> = (0..200).map(|_| t.add_slot()).map(|s| (due_ns(s), s)).collect();

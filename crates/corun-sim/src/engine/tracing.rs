@@ -1,4 +1,4 @@
-//! The trace of a run: what happened when, if one is kept.
+//! The trace of a run: what happened when, if a trace is kept.
 
 use super::Engine;
 use crate::sched::{CpuIx, TaskIx};
@@ -6,7 +6,7 @@ use corun_model::trace::{Trace, TraceEvent, TraceKind, TraceTask};
 use corun_model::{TaskId, TenantId};
 
 impl Engine {
-    /// The trace so far, if one is kept.
+    /// The trace until now, if one is kept.
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
     }
@@ -33,7 +33,7 @@ impl Engine {
     }
 }
 
-/// A task's number as observations have it.
+/// A task's number in observations.
 pub(super) fn task_id(task: TaskIx) -> TaskId {
     TaskId(task as u32 + 1)
 }

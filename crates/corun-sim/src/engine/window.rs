@@ -1,4 +1,4 @@
-//! Observations: what happened in a window, as any host reports it.
+//! Observations: what happened in a window, as every host reports it.
 
 use super::account::{counters_between, Tally};
 use super::tracing::task_id;
@@ -10,7 +10,7 @@ use corun_model::observation::{CpuTime, Loss, MachineTime, Observation, TaskObse
 use corun_model::{TaskId, TenantId, Unavailable};
 use std::sync::Arc;
 
-/// How far a tenant has come.
+/// The progress of a tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Its name.
@@ -19,7 +19,7 @@ pub struct Progress {
     pub completions: Completions,
     /// When its present run started; `None`: it has not started at all.
     pub started_ns: Option<u64>,
-    /// Work it has done in all, in nanoseconds of solo run time.
+    /// Its total work, in nanoseconds of solo run time.
     pub work_ns: u64,
     /// It never ends by itself.
     pub endless: bool,
@@ -28,7 +28,7 @@ pub struct Progress {
 }
 
 impl Engine {
-    /// Closes the window: what happened since the last one.
+    /// Closes the window, and returns what happened since the previous one.
     pub fn observe(&mut self) -> Observation {
         for cpu in 0..self.cpus.len() {
             self.settle(cpu);
@@ -59,7 +59,7 @@ impl Engine {
             let tenant = TenantId(t.tenant as u32);
             let (_, first) =
                 *process.insert(process.filter(|p| p.0 == t.tenant).unwrap_or((t.tenant, task_id(ix))));
-            // What a policy confines it to would not be there alone.
+            // In a solo run, a policy's restriction would not exist.
             let cpus =
                 t.home_affinity.as_ref().map(|set| Arc::new(set.iter().map(|c| self.cpus[c].id).collect()));
             limits.tasks.push(TaskLimits {
@@ -136,7 +136,7 @@ impl Engine {
         self.fault.take().map_or(Ok(seen), Err)
     }
 
-    /// How far each tenant has come.
+    /// The progress of each tenant.
     pub fn progress(&mut self) -> Vec<Progress> {
         (0..self.cpus.len()).for_each(|c| self.settle(c));
         self.tenants
@@ -152,7 +152,7 @@ impl Engine {
             .collect()
     }
 
-    /// Energy used since the start; `None` when the machine file says nothing of power.
+    /// Energy used since the start; `None` if the machine file has no power figures.
     pub fn energy(&mut self) -> Option<Energy> {
         self.contention.energy_uj(self.now_ns)
     }
@@ -160,7 +160,7 @@ impl Engine {
     /// Runs all checkers now.
     ///
     /// # Errors
-    /// [`Fault`](super::Fault): what the first of them found.
+    /// [`Fault`](super::Fault): the finding of the first that fires.
     pub fn check(&mut self) -> Result<(), super::Fault> {
         self.check_everything();
         self.fault.take().map_or(Ok(()), Err)
@@ -219,7 +219,7 @@ impl Engine {
 
     /// Looks for tasks that wait without end.
     pub(super) fn check_progress(&mut self) {
-        /// Ticks between two looks: starvation is a matter of minutes.
+        /// Ticks between two checks: starvation takes minutes.
         const EVERY: u64 = 256;
         self.master_ticks += 1;
         if !self.master_ticks.is_multiple_of(EVERY) {

@@ -37,7 +37,7 @@ pub struct MachineModel {
     pub fill_bandwidth: Option<u64>,
     /// The TLB of a core; `None`: it holds all pages whenever a task comes.
     pub tlb: Option<Tlb>,
-    /// Rows of DRAM; `None`: every line takes alike.
+    /// Rows of DRAM; `None`: every line takes equally long.
     pub rows: Option<Rows>,
     /// Hyperthreads.
     pub smt: Smt,
@@ -137,7 +137,7 @@ pub struct Costs {
     pub idle_exit_ns: u64,
     /// From a preemption's decision on another busy CPU to the switch: interrupt (1,500).
     pub preempt_ns: u64,
-    /// A sleep ends late by up to so much (0: a machine without noise).
+    /// A sleep ends late by up to this time (0: a machine without noise).
     pub timer_late_ns: u64,
     /// For how long a CPU is taken for something else, on average (0).
     pub noise_ns: u64,
@@ -230,7 +230,7 @@ pub const SHIPPED: [(&str, &str); 6] = [
     ("pact16-xeon-e5620", include_str!("../../../../machines/pact16-xeon-e5620.toml")),
 ];
 
-/// Bounds that keep a typing slip from asking for a million CPUs.
+/// A bound, so that a typo does not ask for a million CPUs.
 pub const MAX_CPUS: u64 = 8_192;
 
 impl MachineModel {
@@ -301,7 +301,7 @@ impl MachineModel {
             assumed: Vec::new(),
             machine,
         };
-        // A remote access is never faster than a local one, whatever was measured.
+        // A remote access is never faster than a local one, whatever the measurement says.
         model.latency.dram_remote_ns = model.latency.dram_remote_ns.max(model.latency.dram_local_ns);
         if measured.ghz.is_none() {
             assumed.push("clock.ghz");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_says_which_of_its_figures_nobody_measured() {
+    fn a_host_lists_its_figures_that_were_not_measured() {
         let measured = Measured {
             ghz: Some(2.6),
             transfer_llc_ns: Some(110),

@@ -21,12 +21,12 @@ impl MachineModel {
     }
 }
 
-/// Bounds that keep a typing slip from making a machine that does nothing but tick, or never gets anything done.
+/// Bounds, so that a typo does not make a machine that only ticks, or never makes progress.
 const LEAST_TICK_NS: u64 = 1_000;
 const LEAST_BANDWIDTH: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 const MOST_COST_NS: u64 = 10_000_000;
-/// Linux knows no more, and the table of their distances has the square of it.
+/// Linux supports no more nodes, and the table of their distances has the square of it.
 const MOST_NODES: u32 = 1024;
 /// The largest distance that firmware can give; 255 means unreachable.
 const FARTHEST: u32 = 254;
@@ -430,7 +430,7 @@ impl Reader {
     fn ns(&mut self, name: &'static str, text: &Option<String>, default: u64) -> Result<u64, Bad> {
         let ns = self.value(name, text, default, parse_ns)?;
         let most_ns = match name {
-            // How often something happens may be as seldom as one likes.
+            // Something may happen arbitrarily seldom.
             "costs.noise-every" => u64::MAX,
             "costs.noise" => MOST_NS,
             _ if name.starts_with("costs.") => MOST_COST_NS,

@@ -17,7 +17,7 @@ pub enum Step {
     Work(u64),
     /// The same, with data that another thread was to work on.
     Stolen(u64),
-    /// Computes until so much time has passed, however much of a CPU it gets meanwhile.
+    /// Computes until this much time has passed, however much of a CPU it gets meanwhile.
     Busy(u64),
     /// Arrives at a barrier and waits until it opens.
     Meet(usize),
@@ -27,15 +27,15 @@ pub enum Step {
     Tell(usize),
     /// Takes a lock, waiting until it is free.
     Acquire(usize),
-    /// Gives a lock back.
+    /// Releases a lock.
     Release(usize),
     /// Puts an item into a queue, waiting for room.
     Put(usize, u64),
     /// Takes an item from a queue, waiting for one. [`Cursor::took`] passes it to the cursor.
     Take(usize),
-    /// Puts nothing into a queue any more.
+    /// Puts no more items into a queue.
     Leave(usize),
-    /// Waits until this wait of its own has been ended.
+    /// Waits until another thread has ended this wait of its own.
     AwaitEnd(usize, u32),
     /// Ends that wait of another thread.
     EndWait(usize, u32),
@@ -45,7 +45,7 @@ pub enum Step {
     SleepUntil(u64),
     /// Waits for a device.
     Io(u64),
-    /// Its phase is over for it (the engine has nothing to do but to ask again).
+    /// Its phase is over for it. The engine only has to ask again.
     Next,
     /// It is done.
     End,
@@ -65,7 +65,7 @@ pub struct Cursor {
     /// The remaining waits of the present grain after its work: for a device, then for a time.
     io_ns: u64,
     sleep_ns: u64,
-    /// How much of the grain at hand it does inside the lock.
+    /// The part of the present grain that it does inside the lock.
     inside_ns: u64,
 }
 
@@ -91,7 +91,7 @@ impl Cursor {
         self.phase
     }
 
-    /// How many grains the thread has begun, the present one included.
+    /// The number of grains that the thread has begun, including the present one.
     pub fn grains(&self) -> u64 {
         self.grains
     }
@@ -101,7 +101,7 @@ impl Cursor {
         self.item = item;
     }
 
-    /// The next action of the thread; the step before is done.
+    /// The next action of the thread. The step before is done.
     #[inline(always)]
     pub fn next(&mut self, plan: &Plan, shared: &mut Shared) -> Step {
         let Some(phase) = plan.phases.get(self.phase) else { return Step::End };
@@ -129,7 +129,7 @@ impl Cursor {
         }
     }
 
-    /// Which draw belongs to the phase's `index`-th grain or item: each time through the phases has its own.
+    /// The draw for the phase's `index`-th grain or item. Each lap through the phases has its own.
     fn draw(&self, index: u64) -> u64 {
         index.wrapping_add(self.lap << 40)
     }
@@ -198,7 +198,8 @@ impl Cursor {
         }
     }
 
-    /// The next step of a task as it was recorded. Each thread has an object for its waits, its birth the first of them.
+    /// The next step of a recorded task. Each thread has an object for its waits; its birth is the first of
+    /// them.
     fn recorded(&mut self, program: &ScriptedProgram, shared: &mut Shared) -> Step {
         let thread = self.thread as usize;
         if self.state == 0 {
@@ -252,7 +253,7 @@ impl Cursor {
         }
     }
 
-    /// Events of a simulation, a stint a step.
+    /// Events of a simulation, one stint for each step.
     fn pdes(&mut self, p: &Pdes, news: usize, shared: &mut Shared) -> Step {
         if self.state == 1 {
             return Step::Next;
@@ -364,7 +365,7 @@ impl Cursor {
                     }
                 }
             }
-            // No more items: it leaves the queues that it fed, one after the other.
+            // There are no more items. It leaves the queues that it fed, one after the other.
             _ => match flow.feeds(stage).get(self.round as usize) {
                 Some(&fed) => {
                     self.round += 1;
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_program_computes_and_meets_and_ends_after_its_rounds() {
+    fn a_barrier_program_computes_meets_and_ends_after_its_rounds() {
         let p = plan("kind = \"parallel\"\nthreads = 2\ngrain = \"1ms\"\niterations = 2\n");
         let ms = Step::Work(1_000_000);
         assert_eq!(steps(&p, 0, 6), [ms, Step::Meet(0), ms, Step::Meet(0), Step::End, Step::End]);
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_out_of_grains_steals_the_last_of_the_fullest_queue_and_every_grain_is_done_once() {
+    fn a_thread_without_grains_steals_the_last_of_the_fullest_queue_and_each_grain_is_done_once() {
         let p = plan("kind = \"parallel\"\nsync = \"steal\"\nthreads = 3\ngrain = \"1ms\"\niterations = 7\n");
         let Activity::Parallel(program) = &p.phases[0].activity else { panic!() };
         let own: Vec<Range<u64>> = (0..3).map(|t| program.own_grains(t)).collect();
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_feeds_two_sends_each_item_to_one_of_them_and_leaves_both_in_the_end() {
+    fn a_stage_that_feeds_two_sends_each_item_to_one_and_leaves_both_in_the_end() {
         let p = plan("kind = \"parallel\"\nsync = \"pipeline\"\nthreads = 3\ngrain = \"1ms\"\niterations = 40\nstage = [{ name = \"a\", feeds = [\"b\", \"c\"] }, { name = \"b\", feeds = [\"c\"] }, { name = \"c\" }]\n");
         let queue = |producers| super::super::Object::Queue { depth: 4, producers };
         assert_eq!(p.objects, [queue(1), queue(2)]);
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_gone_through_again_with_draws_of_their_own_each_time() {
+    fn phases_repeat_with_new_draws_each_time() {
         let phase = |how: &str| format!("[[program.model]]\nthreads = 2\n{how}\niterations = 1\n");
         let text = |laps: u32| {
             let pipeline = phase("sync = \"pipeline\"\ngrain = \"1ms\"\nimbalance = 0.5");

@@ -1,9 +1,9 @@
 //! The least time of a program on any machine with any co-runners. A program that cannot fit before the horizon is refused without a
 //! simulation.
 //!
-//! Method: nothing runs faster than alone, so each grain takes at least its solo time, and each of a phase's threads does its part of
-//! the grains. Limits: this is a lower bound. Grains count with the shortest length of their spread, and waiting for each other does
-//! not count.
+//! Method: nothing runs faster than in a solo run. So each grain takes at least its solo time, and each of a
+//! phase's threads does its part of the grains. Limits: this is a lower bound. Grains count with the shortest
+//! length of their spread, and waiting for each other does not count.
 
 use super::plan::{Activity, Phase, Plan};
 use corun_model::workload::{Length, Parallel, Pattern, Sync};
@@ -15,7 +15,7 @@ pub struct Least {
     pub time_ns: u128,
     /// Of CPU time, all threads together, in nanoseconds.
     pub cpu_ns: u128,
-    /// Pieces of work that it goes through, all threads together.
+    /// Pieces of work, all threads together.
     pub grains: u128,
 }
 
@@ -78,7 +78,8 @@ fn of_grains(p: &Parallel) -> Least {
     let (iterations, threads) = (u128::from(iterations), u128::from(p.threads));
     let least_share = p.shares.iter().copied().fold(1.0, f64::min);
     let shortest_ns = (p.grain as f64 * (1.0 - p.imbalance) * least_share) as u128;
-    // Every thread does `iterations` grains, or they are dealt; of a pipeline, those of one stage count.
+    // Every thread does `iterations` grains, or they are distributed. In a pipeline, those of one stage
+    // count.
     let (each, all) = match p.sync {
         Sync::Barrier | Sync::Lock | Sync::None => (iterations, iterations * threads),
         Sync::Queue | Sync::Steal | Sync::Pipeline => (iterations.div_ceil(threads), iterations),

@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// How long partners of `hubench` and `lubench` compute between two turns.
 pub const CHUNK_NS: u64 = 50_000;
 
-/// A synchronisation object of a program.
+/// A synchronization object of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// Opens when this many threads have arrived.
     Barrier(u32),
-    /// No thread arrives: it only has events for the threads that wait.
+    /// No thread arrives: it only has events for waiting threads.
     News,
     /// Held by one thread at a time.
     Lock,
@@ -47,7 +47,7 @@ pub enum Activity {
         /// The number of chunks; `u64::MAX`: until asked to stop.
         rounds: u64,
     },
-    /// The recorded activity of each.
+    /// The recorded activity of each thread.
     Recorded(Arc<ScriptedProgram>),
 }
 
@@ -56,15 +56,16 @@ pub enum Activity {
 pub struct Phase {
     /// The activity of its threads.
     pub activity: Activity,
-    /// Which way items take, in a pipeline.
+    /// The path of items in a pipeline.
     pub flow: Flow,
-    /// Its threads: those numbered below this.
+    /// Its threads: those with a number below this.
     pub threads: u32,
     /// How they wait.
     pub waiting: Waiting,
-    /// Its first synchronisation object; how many there are follows from the activity.
+    /// Its first synchronization object. Their number follows from the activity.
     pub object: usize,
-    /// The barrier at which all threads of the program meet before the next phase, waiting as this one's threads do.
+    /// The barrier at which all threads of the program meet before the next phase. They wait as this phase's
+    /// threads do.
     pub join: Option<usize>,
     /// Wall time it lasts; `None`: until its work is done.
     pub duration_ns: Option<u64>,
@@ -81,7 +82,7 @@ impl Phase {
     }
 }
 
-/// A program made ready.
+/// A prepared program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The workload's name.
@@ -90,13 +91,14 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// How often it repeats them; `u64::MAX`: until asked to stop.
     pub laps: u64,
-    /// Its synchronisation objects.
+    /// Its synchronization objects.
     pub objects: Vec<Object>,
     /// Its characters: the program's own, then those of its stretches.
     pub characters: Vec<Character>,
-    /// Grains of each stretch that has a character of its own; each thread goes through them again and again.
+    /// The grains of each stretch that has a character of its own. Each thread goes through the stretches
+    /// again and again.
     pub stretches: Vec<u64>,
-    /// Threads it has in all.
+    /// The total number of its threads.
     pub threads: u32,
     /// CPUs its threads are pinned to, round robin; empty: not pinned.
     pub cpus: Vec<u32>,
@@ -297,7 +299,7 @@ impl Plan {
         Ok(())
     }
 
-    /// All threads of the program meet where another phase follows.
+    /// If another phase follows, all threads of the program meet.
     fn join_phases(&mut self) {
         let last = self.phases.len() - usize::from(self.laps == 1);
         for phase in &mut self.phases[..last] {
@@ -350,7 +352,7 @@ mod tests {
     use corun_model::Machine;
 
     #[test]
-    fn stretches_follow_each_other_and_start_again() {
+    fn stretches_follow_each_other_and_repeat() {
         let plain = "schema = \"corun.workload/1\"\nname = \"two-faced\"\n[program]\nkind = \"parallel\"\niterations = 9\n";
         let stretch = |rounds, ipc| format!("[[phase]]\nrounds = {rounds}\ncharacter = {{ ipc = {ipc} }}\n");
         let ipc = |text: &str| -> Vec<f64> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The shared state of one program's threads while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
-    /// Per phase: the next grain or item to be taken.
+    /// For each phase: the next grain or item to take.
     pub taken: Vec<u64>,
     /// Work stealing, per phase: the grains left in each thread's own queue; empty before the phase's first step.
     pub own: Vec<Vec<Range<u64>>>,
@@ -19,11 +19,11 @@ pub struct Shared {
     pub(super) over: Vec<bool>,
     /// Iterations done.
     pub iterations: u64,
-    /// A simulation on its way; `None` before its first step.
+    /// A running simulation; `None` before its first step.
     pub time_warp: Option<Box<TimeWarp>>,
     /// Threads of a recorded program that have ended.
     pub(super) ended: BTreeSet<usize>,
-    /// When and where the thread takes its next step that is asked for one.
+    /// When and where a thread takes its next step.
     pub here: Here,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
         Shared { taken: vec![0; phases], ..Shared::default() }
     }
 
-    /// A phase begins, or begins again: nothing of it is taken, nothing is over.
+    /// A phase begins or repeats: nothing is taken, nothing is over.
     pub fn begin_phase(&mut self, phase: usize) {
         self.taken[phase] = 0;
         if let Some(own) = self.own.get_mut(phase) {
@@ -66,7 +66,8 @@ impl Shared {
         self.over.get(barrier) == Some(&true)
     }
 
-    /// The next grain for a thread that steals, and whether it is its own: the first of those, or else the last of the fullest queue.
+    /// The next grain for a thread that steals, and whether it is its own: the first of its own, or otherwise
+    /// the last of the fullest queue.
     pub(super) fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<(u64, bool)> {
         if self.own.len() <= phase {
             self.own.resize(phase + 1, Vec::new());

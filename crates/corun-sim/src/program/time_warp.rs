@@ -1,4 +1,4 @@
-//! The twin of `corun-pdes`: PHOLD on Time Warp, event by event, as far as virtual times go.
+//! The twin of `corun-pdes`: PHOLD on Time Warp, event by event, but only the virtual times.
 //!
 //! For each logical process it knows the time of the next event and of the last handled one. A worker takes its kernel process that is
 //! furthest behind, and handles its events until another one is behind (a **stint**). It sends their messages when the stint is over. A
@@ -6,29 +6,30 @@
 //! (**cascade**), wherever that was handled. So the lost work follows from the distance of the workers in virtual time. Events that
 //! were taken back are handled again, and states are restored by handling up to three events again.
 //!
-//! Under LADM beats that stand still show which workers have no CPU, and the heirs take over. `corun-adapt` decides both, as in the
-//! engine.
+//! Under LADM, heartbeats that stand still show which workers have no CPU, and their heirs take over.
+//! `corun-adapt` makes both decisions, as in the engine.
 //!
-//! Limits: an event's time is drawn anew whenever it is handled again. A process has events at a constant rate, even if its senders are
-//! far behind; a real one eventually runs out of them. Memory has no bound, and inboxes cost nothing. A worker that yields for lack of
-//! work waits like one that blocks.
+//! Limits: an event's time is drawn again whenever it is handled again. A process has events at a constant
+//! rate, even if its senders are far behind; a real one eventually runs out of them. Memory is unlimited, and
+//! inboxes cost nothing. A worker that yields for lack of work waits like one that blocks.
 
 use corun_adapt::{inherited, Beats, State, WorkerView};
 use corun_model::workload::draw::bits;
 use corun_model::workload::{Idle, Mapping, Pdes};
 use std::ops::Range;
 
-/// Events in a row of one kernel process, after which a worker looks around.
+/// Consecutive events of one kernel process, after which a worker looks around.
 const STINT: u32 = 64;
 /// LADM: a worker without a sign of life for longer counts as preempted.
 const STALE_AFTER_NS: u64 = 200_000;
 /// A state is saved before every n-th event of a process.
 const CHECKPOINT_EVERY: u64 = 4;
-/// The engine's own time for an event: measured alone, docs/pdes.md (4.96 million events per second on one worker).
+/// The engine's own time for an event, from a solo measurement in docs/pdes.md (4.96 million events per
+/// second on one worker).
 const ENGINE_NS: u64 = 200;
-/// LADM: how often a worker without work looks whether another has lost its CPU, if it spins.
+/// LADM: how often a spinning worker without work checks whether another has lost its CPU.
 const GLANCE_NS: u64 = 100_000;
-/// The same if it sleeps: as the engine, which sleeps that long without news.
+/// The same for a sleeping worker, which sleeps as long without news as in the engine.
 const NAP_NS: u64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
 
@@ -37,7 +38,7 @@ const NEVER: u64 = u64::MAX;
 pub enum Turn {
     /// It wakes waiting workers, since there is news.
     Tell,
-    /// It handles events for this long, alone.
+    /// It handles events for this long, as solo time.
     Work(u64),
     /// It has nothing to handle: it waits for news.
     Await,
@@ -49,14 +50,14 @@ pub enum Turn {
     Over,
 }
 
-/// A simulation on its way.
+/// A running simulation.
 #[derive(Clone, Debug)]
 pub struct TimeWarp {
     program: Pdes,
     until: u64,
     /// Mean time between two events of a process, in ticks.
     gap: f64,
-    /// Of each process: when its next event is due, and when the last one was that it handled.
+    /// For each process: when its next event is due, and the time of the last one that it handled.
     next: Vec<u64>,
     last: Vec<u64>,
     kps: Vec<Kp>,
@@ -72,7 +73,7 @@ pub struct TimeWarp {
 #[derive(Clone, Debug)]
 struct Kp {
     lps: Range<usize>,
-    /// The soonest of its processes.
+    /// The time of the next event of any of its processes.
     next: u64,
     owner: usize,
     home: usize,
@@ -84,12 +85,12 @@ struct Kp {
 
 #[derive(Clone, Debug)]
 struct Worker {
-    /// The kernel processes that it may handle; none where that has to be found again.
+    /// The kernel processes that it may handle; `None`: to be found again.
     mine: Option<Vec<usize>>,
-    /// How many it owns, and how many of those that it began with others own.
+    /// How many it owns, and how many of its initial ones others own.
     owned: usize,
     away: usize,
-    /// The kernel process of its stint, and when that began in virtual time.
+    /// The kernel process of its stint, and the virtual time when that began.
     stint: Option<(usize, u64)>,
     /// The messages of the stint's events: their targets and times.
     sent: Vec<(usize, u64)>,
@@ -224,7 +225,8 @@ impl TimeWarp {
         }
     }
 
-    /// The kernel process that is furthest behind of those that `worker` may handle, and up to when it is.
+    /// The kernel process that is furthest behind of those that `worker` may handle, and until which virtual
+    /// time it is.
     fn choose(&mut self, worker: usize) -> Option<(usize, u64)> {
         let is_pool = self.program.mapping == Mapping::Pool;
         let find = || {
@@ -248,7 +250,7 @@ impl TimeWarp {
         chosen.filter(|_| may).map(|kp| (kp, second.min(self.horizon)))
     }
 
-    /// Handles the events of a kernel process up to `bound`, at most one stint. Returns their time alone.
+    /// Handles the events of a kernel process up to `bound`, at most one stint. Returns their solo time.
     fn stint(&mut self, worker: usize, number: usize, bound: u64) -> u64 {
         let since = self.kps[number].next;
         self.kps[number].held = true;
@@ -282,7 +284,8 @@ impl TimeWarp {
         kp.next = self.next[kp.lps.clone()].iter().copied().min().unwrap_or(NEVER);
     }
 
-    /// Where and when the event that one at `at` sends is due; `None` where it goes back to its own process, which it cannot disturb.
+    /// The target and time of the event that is sent by one at `at`; `None` if it goes back to its own
+    /// process, which it cannot disturb.
     fn send(&mut self, at: u64) -> Option<(usize, u64)> {
         if self.draw() as f64 >= self.program.remote * (u64::MAX as f64) {
             return None;
@@ -291,7 +294,7 @@ impl TimeWarp {
         Some((to as usize, at + self.program.look_ahead + self.exponential(self.program.mean_delay as f64)))
     }
 
-    /// The stint is over: its messages arrive.
+    /// The stint is over, and its messages arrive.
     fn end_stint(&mut self, worker: usize) {
         let Some((kp, _)) = self.workers[worker].stint.take() else { return };
         self.kps[kp].held = false;
@@ -380,7 +383,8 @@ mod tests {
         Pdes { mapping, iterations: 40_000, lps: 256, ..Pdes::default() }
     }
 
-    /// Has the workers that `runs` says take turns, each when its last one is done, until the end of virtual time or of 10 s.
+    /// Lets the workers that `runs` selects take turns, each after its last action, until the end of virtual
+    /// time or of 10 s.
     fn played(program: &Pdes, runs: impl Fn(usize, u64) -> bool) -> (TimeWarp, u64) {
         let mut simulation = TimeWarp::new(program);
         let mut due = vec![0; program.threads as usize];
@@ -402,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_every_mapping_does_its_events_in_the_time_that_they_take() {
+    fn alone_every_mapping_does_its_events_in_their_own_time() {
         for mapping in [Mapping::Fm, Mapping::Pool, Mapping::Ladm] {
             let program = program(mapping);
             let (simulation, took_ns) = played(&program, |_, _| true);
@@ -414,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ahead_of_a_worker_that_had_no_cpu_takes_back_and_what_was_near_stays() {
+    fn a_worker_ahead_of_one_without_a_cpu_takes_back_events_and_near_ones_stay() {
         // The second worker has no CPU for a while. That is a gap in virtual time, and the first worker's events in it are lost, beyond
         // a first part that nothing could disturb yet.
         let undone = |gap_ns: u64| {
@@ -429,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn with_ladm_a_worker_that_never_runs_again_holds_up_one_stint_and_without_it_everything() {
+    fn with_ladm_a_dead_worker_delays_one_stint_and_without_it_everything() {
         let until = |mapping| {
             let (simulation, _) =
                 played(&program(mapping), |worker, now_ns| worker == 0 || now_ns < 20_000_000);
@@ -443,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_further_ahead_than_the_window_allows() {
+    fn no_worker_goes_further_ahead_than_the_window_allows() {
         let program = Pdes { window: 2_000, ..program(Mapping::Fm) };
         let (simulation, _) = played(&program, |worker, now_ns| worker == 0 || now_ns < 20_000_000);
         let furthest = simulation.last.iter().max().unwrap();
@@ -451,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_runs_again_takes_back_what_it_began_with() {
+    fn a_worker_that_runs_again_takes_back_its_initial_processes() {
         let away = |now_ns: u64| (20_000_000..60_000_000).contains(&now_ns);
         let (simulation, _) = played(&program(Mapping::Ladm), |worker, now_ns| worker == 0 || !away(now_ns));
         assert!(simulation.kps.iter().all(|kp| kp.owner == kp.home), "all are at home");

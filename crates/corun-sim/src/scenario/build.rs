@@ -1,4 +1,4 @@
-//! Makes an engine from a scenario: for one seed, with all tenants or with one of them alone.
+//! Makes an engine from a scenario: for one seed, with all tenants or with a single one.
 
 use super::file::SchedulerKind;
 use super::{BadScenario, Runs, Scenario, TenantSpec};
@@ -12,10 +12,10 @@ use corun_model::Linux;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Tasks and threads that a scenario may have in all.
+/// The most tasks and threads in a scenario.
 pub const MOST_TASKS: usize = 100_000;
 
-/// A time for people, however long.
+/// A time of any length, for people.
 fn written(ns: u128) -> String {
     u64::try_from(ns).map_or_else(|_| format!("{} h", ns / 3_600_000_000_000), human_ns)
 }
@@ -25,25 +25,25 @@ fn written(ns: u128) -> String {
 pub enum Participants {
     /// Every tenant.
     All,
-    /// This one, alone on the same machine under the same scheduler.
+    /// This one, in a solo run on the same machine under the same scheduler.
     Solo(usize),
 }
 
-/// Bound on the grains that a run waits for; each takes a microsecond or two to model.
+/// Bound on the grains that a run waits for. Each takes a microsecond or two to model.
 const MOST_GRAINS: u128 = 50_000_000_000;
 
-/// The most parts of charged time: every task that waits for a CPU has one for every task that holds it meanwhile. Each takes more than
-/// a kilobyte until it is in the report.
+/// The most parts of charged time: every task that waits for a CPU has one for every task that holds the CPU
+/// meanwhile. Each takes more than a kilobyte until it is in the report.
 const MOST_PARTS: u128 = 4_000_000;
 
-/// Those that always want a CPU.
+/// Tenants that always want a CPU.
 #[derive(Clone, Copy, Default)]
 struct Crowd {
     tasks: u128,
     tenants: u128,
     /// Work that the run waits for.
     work_ns: u128,
-    /// The tenant that came last, by place.
+    /// The last tenant, by place.
     last: usize,
 }
 
@@ -51,7 +51,7 @@ impl Scenario {
     /// Makes the machine of one run. `trace_limit` is how many events its trace may hold; 0: none.
     ///
     /// # Errors
-    /// [`BadScenario`]: the model does not know what some program does.
+    /// [`BadScenario`]: the model does not support a program.
     pub fn engine(
         &self,
         seed: u64,
@@ -81,8 +81,8 @@ impl Scenario {
                     weights.len() - 1
                 })
             });
-            // Where in a tick a tenant starts is chance on a live machine; here the seed decides it, alike for those
-            // of one session.
+            // On a live machine, chance decides where in a tick a tenant starts. Here the seed decides,
+            // equally for all tenants of one session.
             let starter = t.session.as_ref().unwrap_or(&t.name);
             let phase_ns = streams.stream(&format!("start of {starter}")).between(0, scheduler.tick_ns() - 1);
             let alone = matches!(participants, Participants::Solo(_));
@@ -133,7 +133,7 @@ impl Scenario {
         self.scheduler.groups || self.scheduler.name == SchedulerKind::XenCredit
     }
 
-    /// Between two ticks, where the scheduler goes by them.
+    /// The time between two ticks, if the scheduler uses them.
     fn tick_ns(&self) -> u64 {
         self.scheduler.tick.map_or(self.machine.tick_ns, |t| t.0)
     }
@@ -162,8 +162,8 @@ impl Scenario {
         }
     }
 
-    /// Refuses times after which a CPU would change to the next task before it is through with changing to this one: such a
-    /// run does nothing else, up to its horizon.
+    /// Refuses times after which a CPU would change to the next task before the change to this one is
+    /// complete. Such a run does nothing else up to its horizon.
     fn check_switches(&self) -> Result<(), BadScenario> {
         let switch_ns = self.machine.costs.switch_ns;
         let ticks = self.scheduler.name != SchedulerKind::XenCredit;
@@ -182,7 +182,7 @@ impl Scenario {
         Err(self.bad(self.scheduler_line, what))
     }
 
-    /// Refuses more tasks than the model is made for, programs that it does not know, and work that cannot end.
+    /// Refuses more tasks than the model supports, unknown programs, and work that cannot end.
     pub(super) fn check_size(&self) -> Result<(), BadScenario> {
         let (mut tasks, mut cpu_ns, mut grains) = (0, 0, 0);
         let (cpus, horizon_ns) = (self.machine.machine.cpu_count() as u128, u128::from(self.horizon_ns));
@@ -205,7 +205,7 @@ impl Scenario {
                 );
                 return Err(self.bad(t.line, what));
             }
-            // Alone, each runs to its end.
+            // In a solo run, each runs to its end.
             if least.grains > MOST_GRAINS {
                 let what = format!(
                     "{} has {} grains, which takes a day to model even alone; give it fewer or longer ones",
@@ -237,10 +237,11 @@ impl Scenario {
         self.check_crowds()
     }
 
-    /// Refuses crowds on one CPU that are so large that the answer (who took how much from whom) would not fit into memory.
+    /// Refuses crowds on one CPU that are too large: the answer (which task took how much from which) would
+    /// not fit into memory.
     fn check_crowds(&self) -> Result<(), BadScenario> {
         let n = self.machine.machine.cpu_count();
-        // Of those that may run anywhere every CPU has its part.
+        // Each CPU gets its part of the tenants that may run anywhere.
         let (mut pinned, mut anywhere) = (vec![Crowd::default(); n], Crowd::default());
         let mut longest_ns = 0;
         for (place, t) in self.tenants.iter().enumerate() {
@@ -279,7 +280,7 @@ impl Scenario {
             let length_ns = self
                 .duration_ns
                 .map_or_else(|| longest_ns.max(own.work_ns + anywhere.work_ns / cpus), u128::from);
-            // In a short run not every task has a turn.
+            // In a short run, not every task gets a turn.
             let turns = length_ns / u128::from(self.tick_ns().max(1)) + 1;
             parts += (own.tasks + anywhere.tasks.div_ceil(cpus)) * tenants.min(turns);
             if parts > MOST_PARTS {

@@ -11,16 +11,16 @@ use corun_model::{CpuId, Linux};
 use std::collections::BTreeSet;
 use toml::Spanned;
 
-/// Runs that do not end are given up after this long.
+/// A run that does not end stops after this long.
 pub(super) const HORIZON_NS: u64 = 36_000_000_000_000;
-/// Bound on horizon and duration: a thousand hours, of which a modelled CPU has a thousand million ticks.
+/// Bound on horizon and duration: a thousand hours, in which a modelled CPU has a thousand million ticks.
 const MOST_NS: u64 = 3_600_000_000_000_000;
 /// Bound on ticks and slices: a switch costs more than that.
 const LEAST_SLICE_NS: u64 = 1_000;
 
-/// Beyond this a tick or slice was mistyped.
+/// A longer tick or slice is a typo.
 const MOST_SLICE_NS: u64 = 1_000_000_000;
-/// Bound on seeds, so that a typing slip does not ask for a billion runs.
+/// Bound on seeds, so that a typo does not ask for a billion runs.
 const MOST_SEEDS: usize = 10_000;
 
 struct Reader<'a> {
@@ -65,7 +65,7 @@ pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Resu
     Ok(s)
 }
 
-/// Why a name leads to no machine.
+/// Why there is no machine of a name.
 enum NoMachine {
     OfThatName(String),
     InTheFile(BadScenario),
@@ -91,7 +91,7 @@ fn machine(name: &str, files: &dyn Files) -> Result<MachineModel, NoMachine> {
 }
 
 impl Scenario {
-    /// Refuses to run until all in the foreground have ended where one never does.
+    /// Refuses to run until all foreground tenants have ended if one never does.
     pub(crate) fn check_ends(&self) -> Result<(), BadScenario> {
         let awaited = |t: &&TenantSpec| !t.background && t.runs.is_endless();
         let Some(t) = self.tenants.iter().find(awaited) else { return Ok(()) };
@@ -310,7 +310,8 @@ impl Reader<'_> {
         }
         if t.cpus.is_none() {
             pins = match &workload.program {
-                // Fixed mapping is of workers to CPUs as well: those that it may use, one after the other. A guest's are its own.
+                // Fixed mapping pins workers to CPUs as well: to those that it may use, in order. A guest has
+                // its own CPUs.
                 Program::Pdes(p) if p.mapping == Mapping::Fm && p.cpus.is_empty() && t.vm.is_none() => {
                     let all = 0..model.machine.cpu_count();
                     if allowed.is_empty() {

@@ -92,12 +92,12 @@ pub struct SchedulerFile {
     pub linux: Option<Linux>,
     /// EEVDF: the base slice; absent: 0.7 ms × (1 + log2 CPUs).
     pub base_slice: Option<Time>,
-    /// EEVDF: of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience;
-    /// absent: 512, as a kernel boots.
+    /// EEVDF: how many of 1024 chances a newly idle CPU takes to look for a task, until it has its own
+    /// experience. Absent: 512, as after the kernel boots.
     pub newidle_ratio: Option<u32>,
     /// EEVDF, CFS: distance between ticks; absent: the machine's.
     pub tick: Option<Time>,
-    /// Xen: how long a CPU's first slice is; absent: as any other.
+    /// Xen: the length of a CPU's first slice; absent: as any other.
     pub first_slice: Option<FirstSlice>,
     /// EEVDF, CFS: sessions share CPU time as groups, as with autogroup or cgroups (true).
     pub groups: bool,
@@ -126,9 +126,9 @@ impl Default for SchedulerFile {
 pub struct PolicyFile {
     /// Which.
     pub name: Spanned<String>,
-    /// How often it decides; absent: as often as it wants.
+    /// How often it decides; absent: as often as the policy wants.
     pub epoch: Option<Spanned<Time>>,
-    /// Whether a guard measures if it helps, and gives it up if not, as `corun control` does.
+    /// Whether a guard measures if it helps, and stops it if not, as `corun control` does.
     #[serde(default)]
     pub guard: bool,
     /// Its options, as `corun policies` lists them.
@@ -154,7 +154,7 @@ pub enum OptionFile {
 }
 
 impl OptionFile {
-    /// As it would stand on a command line.
+    /// Its text on a command line.
     pub fn text(&self) -> String {
         match self {
             OptionFile::Whole(n) => n.to_string(),

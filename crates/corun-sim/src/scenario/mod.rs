@@ -43,7 +43,7 @@ use thiserror::Error;
 
 /// Gives the text of files that a scenario names.
 pub trait Files {
-    /// The text of `path`, which is as the scenario wrote it; and the name to call it in errors.
+    /// The text of `path`, which is as the scenario wrote it; and its name in errors.
     ///
     /// # Errors
     /// One sentence: why it cannot be read.
@@ -62,7 +62,7 @@ pub trait Files {
 pub struct BadScenario {
     /// The file at fault as named: the scenario's, or one that it names; or the flag.
     pub file: String,
-    /// The line, from 1; 0 where no line of a file is meant.
+    /// The line, from 1; 0 if no line of a file applies.
     pub line: usize,
     /// The error and the remedy, in one sentence.
     pub what: String,
@@ -88,13 +88,13 @@ pub struct Scenario {
     /// When to give up.
     pub horizon_ns: u64,
     file: String,
-    /// Line of the first tenant, which errors of the run as a whole point at.
+    /// The line of the first tenant. Errors of the run as a whole point to it.
     tenants_line: usize,
-    /// Line of the scheduler, or of the machine where the file has none.
+    /// The line of the scheduler, or of the machine if the file has no scheduler.
     scheduler_line: usize,
 }
 
-/// A policy of a scenario, known to exist and to like its options.
+/// A policy of a scenario. It exists, and accepts its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicySpec {
     /// Its name.
@@ -103,7 +103,7 @@ pub struct PolicySpec {
     pub options: corun_policy::Options,
     /// How often it decides, in nanoseconds.
     pub epoch_ns: u64,
-    /// Whether a guard measures if it helps, and gives it up if not.
+    /// Whether a guard measures if it helps, and stops it if not.
     pub guard: bool,
 }
 
@@ -123,10 +123,10 @@ impl PolicySpec {
         PolicySpec { guard, ..self }
     }
 
-    /// The same, deciding this often.
+    /// The same, but it decides this often.
     ///
     /// # Errors
-    /// One sentence: no policy decides that often, or that seldom.
+    /// One sentence: no policy decides this often, or this seldom.
     pub fn every(self, epoch_ns: u64) -> Result<PolicySpec, String> {
         match epoch_ns {
             ..100_000 => Err("an epoch below 100us makes no sense; give a longer one".into()),
@@ -217,17 +217,17 @@ impl Scenario {
         check::on_machine(self, machine, files)
     }
 
-    /// An error at the tenants.
+    /// An error in the tenants.
     fn bad(&self, line: usize, what: impl Into<String>) -> BadScenario {
         BadScenario { file: self.file.clone(), line, what: what.into() }
     }
 
-    /// An error of the run as a whole: a deadlock, say.
+    /// An error of the run as a whole, for example a deadlock.
     pub fn failed(&self, what: impl Into<String>) -> BadScenario {
         self.bad(self.tenants_line, what)
     }
 
-    /// A run has come to the horizon before these tenants, by place, have ended.
+    /// A run has reached the horizon before these tenants, by place, have ended.
     pub(crate) fn not_ended(&self, tenants: &[usize]) -> BadScenario {
         let names: Vec<&str> = tenants.iter().map(|&t| self.tenants[t].name.as_str()).collect();
         let who = match names.as_slice() {

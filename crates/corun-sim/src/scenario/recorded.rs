@@ -9,17 +9,17 @@ use corun_model::Machine;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Length of the busy intervals of loops that want less than a whole CPU, in nanoseconds.
+/// Length of the busy intervals of loops that want less than one CPU, in nanoseconds.
 const BUSY_NS: u64 = 10_000_000;
-/// A CPU is wanted all the time from here on: no loop can say that it wants more.
+/// From this demand on, a loop wants a CPU all the time: a loop cannot express more.
 const ALL_THE_TIME: f64 = 0.98;
 
 impl Scenario {
-    /// A recorded program, called `name`, next to its co-runners. `file` is named in errors. `machine`: another than the one that it
-    /// was recorded on; its tasks may use all CPUs of that.
+    /// A recorded program, called `name`, with its co-runners. `file` is named in errors. `machine`: a
+    /// machine other than the recorded one; tasks may use all its CPUs.
     ///
     /// # Errors
-    /// [`BadScenario`]: it has more tasks than the model is made for.
+    /// [`BadScenario`]: it has more tasks than the model supports.
     pub fn of_recording(
         file: &str,
         name: &str,

@@ -1,4 +1,4 @@
-//! Schedulers under the modelled machine, one file each, behind one trait.
+//! Schedulers under the modelled machine, one file each, with one trait.
 //!
 //! The engine owns time, CPUs and tasks; a scheduler owns its run queues. The engine reports events (a task woke or blocked; a tick)
 //! and asks which task to run. The scheduler answers through [`Effects`]: which CPUs must reschedule, which tasks moved. A scheduler
@@ -31,7 +31,7 @@ pub struct TaskParams {
     pub weight: u64,
     /// SCHED_BATCH: it does not preempt others when it wakes up.
     pub batch: bool,
-    /// Its own slice in nanoseconds, where not the scheduler's default.
+    /// Its own slice in nanoseconds; `None`: the scheduler's default.
     pub slice_ns: Option<(u64, u64)>,
     /// Where it may run; `None`: anywhere.
     pub affinity: Option<Rc<CpuSet>>,
@@ -55,7 +55,7 @@ pub struct Effects {
     pub resched: Vec<Resched>,
     /// Waiting tasks that were moved to another queue.
     pub moved: Vec<Moved>,
-    /// The task that ran on the CPU which picks, where it was put into another CPU's queue.
+    /// The task that ran on the CPU that now picks, if it was put into another CPU's queue.
     pub expelled: Option<Moved>,
 }
 
@@ -73,7 +73,7 @@ pub struct Resched {
 pub struct Moved {
     /// Which.
     pub task: TaskIx,
-    /// To which CPU's queue.
+    /// The CPU of its new queue.
     pub to: CpuIx,
 }
 
@@ -91,10 +91,11 @@ pub trait Scheduler {
     /// Its name, as scenarios give it.
     fn name(&self) -> &'static str;
 
-    /// A task that does not run yet. Tasks are numbered from 0 in the order of these calls.
+    /// Adds a task that does not run yet. Tasks are numbered from 0 in the order of these calls.
     fn add_task(&mut self, params: &TaskParams);
 
-    /// A group with a share as `cpu.weight` has it (100 is the default). Groups are numbered from 0.
+    /// Adds a group with a share in the unit of `cpu.weight` (100 is the default). Groups are numbered from
+    /// 0.
     fn add_group(&mut self, weight: u32);
 
     /// A task became runnable: queues it and returns where.
@@ -121,7 +122,7 @@ pub trait Scheduler {
     /// The longest and shortest slice of a task; equal bounds are a fixed slice, `None` the default again.
     fn set_slice(&mut self, task: TaskIx, bounds_ns: Option<(u64, u64)>);
 
-    /// Where a task may run from its next queueing on.
+    /// Where a task may run, from the next time that it is queued.
     fn set_affinity(&mut self, task: TaskIx, affinity: Option<Rc<CpuSet>>);
 
     /// A group's share.

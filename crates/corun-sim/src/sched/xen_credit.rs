@@ -38,14 +38,14 @@ const TICKS_PER_ACCOUNT: u64 = 3;
 const PER_TICK: i64 = 100;
 const PER_SLICE: i64 = PER_TICK * TICKS_PER_ACCOUNT as i64;
 
-/// How long a pCPU's first slice is.
+/// The length of a pCPU's first slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstSlice {
-    /// As any other: Xen's.
+    /// As any other slice, like Xen.
     #[default]
     Whole,
-    /// Up to two slices, by chance: pCPUs are out of phase.
+    /// Random, up to two slices: pCPUs are out of phase.
     Random,
 }
 
@@ -62,7 +62,7 @@ struct Vcpu {
     affinity: Option<Rc<CpuSet>>,
     slice_ns: Option<(u64, u64)>,
     credit: i64,
-    /// Time that ran but makes no whole credit yet.
+    /// Run time that does not make a whole credit yet.
     unburnt_ns: u64,
     priority: Priority,
     /// It takes part in the sharing of credits.
@@ -75,7 +75,7 @@ struct Vcpu {
 struct Pcpu {
     curr: Option<TaskIx>,
     since_ns: u64,
-    /// The vCPU that runs goes to another pCPU when this one schedules.
+    /// The running vCPU goes to another pCPU when this one schedules.
     sends: bool,
     /// Waiting vCPUs: BOOST, then UNDER, then OVER; within each the first come first.
     queue: VecDeque<TaskIx>,
@@ -95,7 +95,7 @@ pub struct XenCredit {
     urgent: CpuSet,
     ticks: u64,
     draws: Stream,
-    /// pCPUs whose first slice is still to come and has a random length.
+    /// pCPUs that have not had their first slice, if it has a random length.
     first: CpuSet,
     places: Places,
     /// Running costs credits.
@@ -185,7 +185,8 @@ impl XenCredit {
         }
     }
 
-    /// Where a vCPU that becomes runnable goes: its old pCPU if it may run there, else the best of those where it may.
+    /// Where a vCPU that becomes runnable goes: to its old pCPU if it may run there, else to the best allowed
+    /// one.
     fn choose_cpu(&mut self, task: TaskIx) -> CpuIx {
         let home = self.vcpus[task].cpu;
         if self.allowed(task, home) {
@@ -263,7 +264,8 @@ impl XenCredit {
         }
     }
 
-    /// Takes a vCPU from a peer's queue: for a pCPU whose next is OVER one that is not, for one without any at all.
+    /// Takes a vCPU from a peer's queue. A pCPU whose next vCPU is OVER takes one that is not. A pCPU without
+    /// any takes any.
     fn steal(&mut self, cpu: CpuIx, than: Option<Priority>) -> Option<TaskIx> {
         let peers = if than.is_some() { &self.urgent } else { &self.waiting };
         let mut from = cpu + 1;
@@ -467,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_up_where_somebody_runs_asks_every_idle_pcpu_that_he_may_use() {
+    fn a_vcpu_that_wakes_on_a_busy_pcpu_asks_every_idle_pcpu_that_it_may_use() {
         let mut xen = four();
         assert_eq!(started(&mut xen, 0, 0), Some(0));
         let asked = |xen: &mut XenCredit, task, set: Option<CpuSet>| {
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_debited_while_somebody_is_measured() {
+    fn no_vcpu_is_debited_during_a_measurement() {
         let mut xen = four();
         started(&mut xen, 0, 0);
         let mut fx = Effects::default();

@@ -18,7 +18,7 @@ pub(super) struct Places {
     cores: Vec<CpuSet>,
     /// By CPU, those of its socket.
     sockets: Vec<CpuSet>,
-    /// By CPU, the one of its part that was chosen last from there.
+    /// For each CPU, the one of its part that was last chosen from there.
     last: Vec<CpuIx>,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_one_after_the_other_goes_to_different_places() {
+    fn vcpus_that_move_one_after_the_other_go_to_different_places() {
         let m = Machine::synthetic(2, 1, 4, 1);
         let mut places = Places::new(&m);
         let idle = CpuSet::of(8, [4, 5, 6, 7]);

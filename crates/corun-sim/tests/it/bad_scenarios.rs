@@ -1,4 +1,4 @@
-//! Bad scenarios: one sentence with file, line and remedy.
+//! Bad scenarios are refused in one sentence with file, line and remedy.
 
 use crate::rig::Repository;
 use corun_sim::experiment::co_runs;
@@ -34,7 +34,7 @@ fn a_good_scenario_is_read() {
 }
 
 #[test]
-fn what_another_machine_cannot_do_is_refused_before_it_runs_there() {
+fn a_scenario_that_another_machine_cannot_run_is_refused_before_it_runs_there() {
     let work = "program = { kind = \"parallel\", threads = 40, grain = \"1s\", iterations = 10 }";
     let text = GOOD.replace("workload = \"workloads/barrier-block.toml\"", work);
     let text = text.replace("seeds = [1, 2]", "seeds = [1, 2]\nhorizon = \"30s\"");
@@ -142,7 +142,7 @@ fn every_refusal_names_file_line_and_remedy() {
 }
 
 #[test]
-fn a_lone_tenant_in_single_brackets_is_told_how_to_write_it() {
+fn a_lone_tenant_in_single_brackets_gets_the_correct_form() {
     let lone = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[tenant] # the only one\nname = \"a\"\n";
     let said = Scenario::parse("s.toml", lone, &Repository).unwrap_err().to_string();
     let expected =
@@ -161,7 +161,7 @@ fn tenants_that_wait_for_each_others_end_deadlock() {
 }
 
 #[test]
-fn so_many_on_one_cpu_that_the_answer_fits_nowhere_are_refused_and_elsewhere_or_for_a_moment_they_are_not() {
+fn too_many_tenants_on_one_cpu_are_refused_but_not_if_spread_or_short() {
     let with = |count: u32, cpus: &str, duration: &str| {
         let loops = format!("program = {{ kind = \"interference\" }}\ncount = {count}\n{cpus}");
         let text = GOOD.replace("program = { kind = \"interference\", threads = 2 }", &loops);
@@ -202,7 +202,7 @@ fn a_scenario_in_which_nothing_ever_ends_needs_a_duration() {
 }
 
 #[test]
-fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
+fn a_tenant_with_almost_no_weight_starves_and_is_named() {
     let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"a\"\nweight = 1\nprogram = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"10ms\", iterations = 50 }\ncpus = [0]\n[[tenant]]\nname = \"b\"\ncount = 8\nweight = 10000\nprogram = { kind = \"interference\", cpus = [0] }\n";
     let s = Scenario::parse("s.toml", body, &Repository).unwrap();
     let mut e = s.engine(1, Participants::All, 0).unwrap();
@@ -211,7 +211,7 @@ fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
     assert!(said.contains("runnable for 60."), "{said}");
 }
 
-/// `text`, in the place of something good, is refused when one thing in it is exchanged for another, in these words.
+/// Good text becomes bad in one place. The error names that place, in these words.
 fn refused_at_its_line(place: &str, text: &str, cases: &[(&str, &str, &str)]) {
     for (from, to, expected) in cases {
         assert!(text.contains(from));
@@ -221,7 +221,7 @@ fn refused_at_its_line(place: &str, text: &str, cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_is_told_at_its_own_line() {
+fn an_error_in_a_policy_is_reported_at_its_own_line() {
     let policy =
         "[policy]\nname = \"auto\"\nepoch = \"5ms\"\n[policy.options]\nslot = \"50ms\"\nhold = \"1s\"\n[scheduler]";
     refused_at_its_line(
@@ -239,7 +239,7 @@ fn what_is_wrong_with_a_policy_is_told_at_its_own_line() {
 }
 
 #[test]
-fn many_grains_are_refused_also_of_a_run_that_is_cut_off_since_they_are_all_modelled_alone() {
+fn too_many_grains_are_refused_even_in_a_short_run_since_solo_runs_model_them_all() {
     let program =
         "program = { kind = \"parallel\", threads = 100, grain = \"1ns\", iterations = 1000000000 }";
     let text = GOOD.replace("workload = \"workloads/barrier-block.toml\"", program);
@@ -249,7 +249,7 @@ fn many_grains_are_refused_also_of_a_run_that_is_cut_off_since_they_are_all_mode
 }
 
 #[test]
-fn what_never_ends_may_be_in_the_foreground_only_of_a_run_that_is_cut_off() {
+fn an_endless_tenant_may_be_in_the_foreground_only_if_the_run_is_cut_off() {
     let text = GOOD.replace("weight = 50", "background = false");
     let run = |text: &str| co_runs(&Scenario::parse("s.toml", text, &Repository).unwrap());
     assert!(run(&text.replace("seeds = [1, 2]", "duration = \"1ms\"")).is_ok());
@@ -259,7 +259,7 @@ fn what_never_ends_may_be_in_the_foreground_only_of_a_run_that_is_cut_off() {
 }
 
 #[test]
-fn a_cpu_that_would_do_nothing_but_switch_is_refused() {
+fn a_cpu_that_would_only_switch_is_refused() {
     let said = |scheduler: &str, vm: &str| {
         let text = GOOD.replace("name = \"cfs\"", scheduler).replace("weight = 50", vm);
         let s = Scenario::parse("s.toml", &text, &Repository).unwrap();

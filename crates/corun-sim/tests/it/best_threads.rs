@@ -1,6 +1,6 @@
-//! How many threads are best for a program alone (Controlled Contention, tables I and II): an outcome of the model, run by
-//! run, of the same work dealt to more or fewer threads. Only facts of programs alone were put in: where a program's main
-//! thread places data, how much of it there is, and what a thread's traffic is.
+//! The best number of threads for a program alone (Controlled Contention, tables I and II). It results from
+//! runs of the model: the same work, divided among more or fewer threads. The inputs are only facts about
+//! programs alone: where the main thread places data, how much data there is, and the traffic of one thread.
 
 use crate::rig::Repository;
 use corun_model::workload::{Parallel, Program, Sync, Workload};
@@ -8,7 +8,7 @@ use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Participants, Scenario};
 use std::collections::BTreeMap;
 
-/// The repository, with one workload file as it is to be run, and a machine.
+/// The repository, with one changed workload file, and a machine.
 struct Dealt(String, MachineModel);
 
 impl Files for Dealt {
@@ -24,7 +24,8 @@ impl Files for Dealt {
     }
 }
 
-/// The text of a preset with some of the work that it has on a machine, dealt to this many threads. `change` changes its text.
+/// The text of a preset with part of its work on a machine, divided among this many threads. `change` changes
+/// the text.
 fn dealt(name: &str, machine: &str, threads: u32, change: &dyn Fn(String) -> String) -> String {
     let (_, text) = Repository.read(&format!("workloads/papers/{name}.toml")).unwrap();
     let sized = Workload::parse(name, &text).unwrap().for_machine(machine).program;
@@ -49,7 +50,7 @@ fn dealt(name: &str, machine: &str, threads: u32, change: &dyn Fn(String) -> Str
     }
 }
 
-/// Seconds that it takes alone under CFS.
+/// The duration of its solo run under CFS, in seconds.
 fn seconds(name: &str, machine: &MachineModel, threads: u32, change: &dyn Fn(String) -> String) -> f64 {
     let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\nduration = \"20000s\"\n[scheduler]\nname = \"cfs\"\n[[tenant]]\nworkload = \"dealt.toml\"\n";
     let files = Dealt(dealt(name, &machine.machine.name, threads, change), machine.clone());
@@ -60,7 +61,7 @@ fn seconds(name: &str, machine: &MachineModel, threads: u32, change: &dyn Fn(Str
     (first.end_ns - first.start_ns) as f64 / 1e9
 }
 
-/// Seconds by number of threads, each by the least of them; printed.
+/// Seconds for each number of threads, relative to the least; also printed.
 fn by_threads(
     name: &str,
     machine: &str,
@@ -91,7 +92,7 @@ const MAGNY: &str = "cc-magny-cours-48";
 const SANDY: &str = "cc-sandybridge";
 
 #[test]
-fn the_papers_best_thread_counts_are_the_models_where_memory_or_the_program_itself_decides() {
+fn the_papers_best_thread_counts_result_if_memory_or_the_program_itself_decides() {
     // fluidanimate runs only with a power of two.
     for (name, machine, paper, counts) in [
         ("cc-streamcluster", MAGNY, 8, &[4, 8, 16, 32, 48][..]),
@@ -109,13 +110,13 @@ fn the_papers_best_thread_counts_are_the_models_where_memory_or_the_program_itse
 }
 
 #[test]
-fn beyond_the_papers_best_count_canneal_gains_next_to_nothing_on_48_cpus() {
+fn beyond_the_papers_best_count_canneal_gains_almost_nothing_on_48_cpus() {
     let times = by_threads("cc-canneal", MAGNY, &[16, 32, 48], &as_given);
     assert!(times[&32] < 1.08 && times[&16] > 1.15 * times[&32], "{times:?}");
 }
 
 #[test]
-fn with_data_of_each_threads_own_streamcluster_would_be_fastest_with_all_cpus() {
+fn if_each_thread_had_its_own_data_streamcluster_would_be_fastest_with_all_cpus() {
     let own = |text: String| {
         let kept = text.lines().filter(|line| !line.starts_with("memory ="));
         kept.collect::<Vec<_>>().join("\n")
@@ -125,7 +126,7 @@ fn with_data_of_each_threads_own_streamcluster_would_be_fastest_with_all_cpus() 
 }
 
 #[test]
-fn without_rows_more_threads_of_streamcluster_than_memory_can_feed_cost_nothing() {
+fn without_rows_too_many_threads_of_streamcluster_cost_nothing() {
     let mut machine = MachineModel::shipped(MAGNY).unwrap();
     machine.rows = None;
     let times = by_threads_on("cc-streamcluster", &machine, &[8, 16, 48], &as_given);

@@ -1,11 +1,12 @@
-//! Bursts of interference by either clock: CPU time, which is had in full however long it takes, and wall time, of which what
-//! is stolen is lost.
+//! Bursts of interference by two clocks. A burst of CPU time is always complete, however long it takes. A
+//! burst of wall time loses what is stolen.
 
 use crate::rig::{observe, scenario, tenant};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// CPU time in a second of bursts of 10 ms, one in 20 ms, on a CPU that three loops want, too; and how often it slept.
+/// CPU time in a second of bursts of 10 ms, one every 20 ms, on a CPU with three loops; and how often the
+/// program slept.
 fn beside_loops(busy_by: &str) -> (u64, u64) {
     let text = format!(
         "duration = \"1s\"\n[scheduler]\ngroups = false\n[[tenant]]\nname = \"bursts\"\ncpus = [0]\nprogram = {{ kind = \"interference\", pattern = \"periodic\", busy-by = \"{busy_by}\" }}\n\
@@ -20,7 +21,7 @@ fn beside_loops(busy_by: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_burst_of_cpu_time_is_had_in_full_and_one_by_wall_time_ends_on_time() {
+fn a_burst_of_cpu_time_is_complete_and_one_of_wall_time_ends_on_time() {
     let ((cpu_ns, cpu_bursts), (wall_ns, wall_bursts)) = (beside_loops("cpu"), beside_loops("wall"));
     assert!(cpu_ns / cpu_bursts >= 9_900_000, "{cpu_ns} ns in {cpu_bursts} bursts");
     assert!((30..=50).contains(&wall_bursts), "{wall_bursts} bursts by wall time");
@@ -31,7 +32,7 @@ fn a_burst_of_cpu_time_is_had_in_full_and_one_by_wall_time_ends_on_time() {
 }
 
 #[test]
-fn a_burst_by_wall_time_is_cut_short_when_the_time_is_up() {
+fn a_burst_of_wall_time_is_cut_short_when_the_time_is_up() {
     let text = "[[tenant]]\nname = \"bursts\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"10s\", busy-by = \"wall\", duration = \"1s\" }\n";
     let mut engine = scenario(text).engine(1, corun_sim::scenario::Participants::All, 0).unwrap();
     assert!(engine.run_to_end(60 * SECOND_NS).unwrap());

@@ -1,4 +1,4 @@
-//! CFS behaves as the kernels that had it.
+//! CFS behaves as in the kernels that had it.
 
 use crate::rig::{engine, observe, quantile, stretches};
 use corun_model::trace::TraceKind;
@@ -23,7 +23,7 @@ fn stretch_ns(threads: u32) -> u64 {
 }
 
 #[test]
-fn a_task_has_its_part_of_its_groups_part_of_the_period() {
+fn a_task_gets_its_share_of_its_groups_share_of_the_period() {
     let (one, two) = (stretch_ns(1), stretch_ns(2));
     assert!(one.abs_diff(6 * MS) <= MS / 5, "{one}");
     assert!(two.abs_diff(3 * MS) <= MS / 5, "{two}");
@@ -46,7 +46,8 @@ fn places(body: &str, linux: &str, tasks: u32, ns: u64) -> Vec<u32> {
     (1..=tasks).map(last).collect()
 }
 
-/// Two loops that can only start on the two hyperthreads of core 0, because the other cores are taken for a second.
+/// Two loops that can only start on the two hyperthreads of core 0, because the other cores are taken for a
+/// second.
 const PAIR: &str = r#"
 [[tenant]]
 name = "pair"
@@ -59,13 +60,13 @@ program = { kind = "interference", threads = 6, duration = "1s" }
 "#;
 
 #[test]
-fn a_running_task_is_moved_to_an_idle_core_by_force_as_older_kernels_do() {
+fn older_kernels_move_a_running_task_to_an_idle_core_by_force() {
     for linux in ["2.6.32", "3.8"] {
         let cores: Vec<u32> = places(PAIR, linux, 2, 3_000 * MS).iter().map(|cpu| cpu % 4).collect();
         assert_ne!(cores[0], cores[1], "{linux}: both are on one core beside idle ones");
     }
-    // 3.14 wakes no idle CPU to balance where there is one cache and no CPU has two tasks (`nohz_kick_needed`); the later
-    // balancer is modelled without.
+    // 3.14 wakes no idle CPU to balance if there is one cache and no CPU has two tasks (`nohz_kick_needed`).
+    // The model of the later balancer does not do it.
     for linux in ["3.14", "6.5"] {
         let mut at = places(PAIR, linux, 2, 3_000 * MS);
         at.sort_unstable();
@@ -74,7 +75,7 @@ fn a_running_task_is_moved_to_an_idle_core_by_force_as_older_kernels_do() {
 }
 
 #[test]
-fn a_machine_whose_file_names_no_release_is_balanced_as_under_the_last_cfs() {
+fn a_machine_file_without_a_release_is_balanced_as_under_the_last_cfs() {
     let text = |linux: &str| {
         format!(
             "machine = \"cc-magny-cours-48\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n{linux}[[tenant]]\nname = \"barrier\"\ncount = 3\nprogram = {{ kind = \"parallel\", threads = 20, grain = \"2ms\", imbalance = 0.5 }}\n"

@@ -1,4 +1,4 @@
-//! Checkers find what they are for: an engine is given schedulers that break the rules.
+//! Checkers find their faults: these tests give the engine schedulers that break the rules.
 
 use corun_model::workload::Workload;
 use corun_model::Machine;
@@ -10,16 +10,16 @@ use corun_sim::sched::{CpuIx, Eevdf, Effects, FairOptions, Pick, Scheduler, Task
 use corun_sim::streams::Streams;
 use std::rc::Rc;
 
-/// How a scheduler misbehaves.
+/// The misbehavior of a scheduler.
 #[derive(Clone, Copy, PartialEq)]
 enum Breach {
-    /// It does not care where a task may run.
+    /// It ignores where a task may run.
     IgnoresAffinity,
-    /// It says that a task is queued elsewhere than it is.
+    /// It reports a wrong queue for a task.
     LosesTasks,
 }
 
-/// EEVDF, but for one rule.
+/// EEVDF, except for one rule.
 struct Broken(Eevdf, Breach);
 
 impl Scheduler for Broken {

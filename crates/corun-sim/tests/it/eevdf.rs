@@ -1,4 +1,4 @@
-//! EEVDF on two CPUs at HZ=250 behaves as was measured on a live Linux 6.18 of that shape.
+//! EEVDF on two CPUs at HZ=250 behaves as measured on a live Linux 6.18 of that shape.
 
 use crate::rig::{engine, latencies, observe, quantile, stretches, tenant};
 use corun_model::TaskId;
@@ -14,7 +14,7 @@ fn spinners(slice: &str) -> Vec<u64> {
 }
 
 #[test]
-fn two_spinners_take_turns_at_the_tick_however_short_their_slice() {
+fn two_spinners_take_turns_at_the_tick_with_any_short_slice() {
     // Measured: 3.99 ms with the default slice of 1.4 ms, and with 0.1 and 3 ms.
     for slice in ["", "slice = \"100us\"", "slice = \"3ms\""] {
         let median = quantile(&spinners(slice), 0.5);
@@ -41,7 +41,7 @@ fn periodic(busy: &str, demand: f64, thread: &str, hog: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_waking_thread_waits_for_the_spinners_slice_and_a_short_slice_cuts_that() {
+fn a_waking_thread_waits_for_the_spinners_slice_and_a_short_slice_shortens_that() {
     // Measured for 1.5 ms of work and 2 ms of sleep, p50 and p90 in us: 4.8 and 3481; with a slice of 0.1 ms 4.2 and 8.8;
     // with the thread as SCHED_BATCH 500 and 504.
     let default = periodic("1500us", 0.4286, "", "");
@@ -72,7 +72,8 @@ fn nice_levels_and_groups_share_by_weight() {
     assert!((0.72..0.78).contains(&share), "{share}");
 }
 
-/// The CPU time of two loops, as a share of their due, with a session of two threads that compute and two helpers.
+/// The CPU time of two loops, as a share of their fair share, next to a session of two threads that compute
+/// and two helpers.
 fn left_to_the_loops(linux: &str, helpers: &str) -> f64 {
     let loops = "[[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 2 }\nbackground = false\n";
     let workers = "[[tenant]]\nname = \"workers\"\nsession = \"s\"\nprogram = { kind = \"parallel\", sync = \"none\", threads = 2, grain = \"6ms\" }\n";
@@ -86,8 +87,9 @@ fn left_to_the_loops(linux: &str, helpers: &str) -> f64 {
 
 #[test]
 fn a_session_whose_threads_wake_up_often_gets_more_than_its_share() {
-    // Measured: the workers' 1.20 s take 2.28 to 2.35 s without helpers, 2.10 to 2.40 s with a burst of 100 us every
-    // 3.3 ms (1.67 to 2.56 s in another series), 1.27 to 1.33 s with one of 50 us every ms (once of five 2.12 s).
+    // Measured: the workers' 1.20 s take 2.28 to 2.35 s without helpers. They take 2.10 to 2.40 s with a
+    // burst of 100 us every 3.3 ms (1.67 to 2.56 s in another series). They take 1.27 to 1.33 s with a burst
+    // of 50 us every ms (once of five 2.12 s).
     let seldom = left_to_the_loops("6.18", "busy = \"30us\", demand = 0.003");
     assert!((0.93..1.07).contains(&seldom), "every 10 ms: {seldom}");
     let more = left_to_the_loops("6.18", "busy = \"100us\", demand = 0.03");
@@ -97,14 +99,14 @@ fn a_session_whose_threads_wake_up_often_gets_more_than_its_share() {
 }
 
 #[test]
-fn a_kernel_without_that_fault_lets_a_session_whose_threads_wake_up_often_have_its_share() {
+fn a_kernel_without_that_fault_gives_such_a_session_its_share() {
     // Measured with Linux 7.3 in the test guest: 6.6 s of 12, as without helpers.
     let often = left_to_the_loops("7.3.4", "busy = \"50us\", demand = 0.05");
     assert!((0.9..1.1).contains(&often), "every 1 ms: {often}");
 }
 
 #[test]
-fn sessions_share_as_groups_whatever_their_number_of_threads() {
+fn sessions_share_as_groups_with_any_number_of_threads() {
     // Measured: one loop with four in another session, 5.96 s and 5.98 s of CPU in 6 s.
     let mut e = engine(
         "[[tenant]]\nname = \"one\"\nprogram = { kind = \"interference\", threads = 1 }\nbackground = false\n[[tenant]]\nname = \"four\"\nprogram = { kind = \"interference\", threads = 4 }\n",

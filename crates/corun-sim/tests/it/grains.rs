@@ -1,11 +1,11 @@
-//! A grain ends when its work is done, however long it is.
+//! A grain ends when its work is done, at any length.
 
 use crate::rig::scenario;
 use corun_sim::scenario::Participants;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// When a program of one thread is over; `None`: not within ten hours.
+/// When a program of one thread ends; `None`: not within ten hours.
 fn over_ns(length: &str) -> Option<u64> {
     let text = format!(
         "[scheduler]\ntick = \"1s\"\n[[tenant]]\nname = \"long\"\nprogram = {{ kind = \"parallel\", sync = \"none\", threads = 1, {length} }}\n"

@@ -98,7 +98,7 @@ fn a_weight_changes_the_shares_and_undoing_restores_them() {
 }
 
 #[test]
-fn a_preemption_delay_lets_the_running_task_go_on() {
+fn a_preemption_delay_lets_the_running_task_continue() {
     let fair = "[[tenant]]\nname = \"hog\"\nprogram = { kind = \"interference\", cpus = [0] }\nbackground = false\n[[tenant]]\nname = \"light\"\nslice = \"100us\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"200us\", demand = 0.1, cpus = [0] }\n";
     let xen = "[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"hog\"\nvm = { vcpus = 1 }\ncpus = [0]\nprogram = { kind = \"interference\" }\nbackground = false\n[[tenant]]\nname = \"light\"\nvm = { vcpus = 1 }\ncpus = [0]\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"1ms\", demand = 0.05 }\n";
     let median_wait_ns = |body: &str, delay_ns: u64| {
@@ -116,7 +116,7 @@ fn a_preemption_delay_lets_the_running_task_go_on() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_with_a_reason() {
+fn values_without_meaning_are_refused_with_a_reason() {
     let mut e = engine(&mix());
     observe(&mut e, 10 * MS);
     let online: Vec<CpuId> = e.machine().cpus().iter().map(|c| c.id).collect();
@@ -137,7 +137,7 @@ fn values_that_make_no_sense_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_task_that_has_not_run_yet_has_counted_nothing_and_that_is_known() {
+fn a_task_that_has_not_run_yet_has_zero_counters_not_unknown_ones() {
     let two = "[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = { vcpus = 1 }\ncpus = [0]\nprogram = { kind = \"interference\" }\nbackground = false\n[[tenant]]\nname = \"b\"\nvm = { vcpus = 1 }\ncpus = [0]\nprogram = { kind = \"interference\" }\n";
     let mut e = engine(two);
     let first = observe(&mut e, 10 * MS);

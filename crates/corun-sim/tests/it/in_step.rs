@@ -1,5 +1,5 @@
-//! Threads of a program that meet again and again share lines while they are in step: alone they always are, and beside
-//! others only for a while.
+//! Threads of a program that meet again and again share lines while they are in step. In a solo run they
+//! always are, and among co-runners only for a while.
 
 use crate::rig::scenario;
 use corun_model::observation::Observation;
@@ -21,7 +21,7 @@ fn run_with_endless_caches(mut s: Scenario) -> Observation {
     run(&s)
 }
 
-/// Instructions of the first tenant, and lines that its threads took from each other.
+/// Instructions of the first tenant, and the lines that its threads took from each other.
 fn counted(seen: &Observation) -> [f64; 2] {
     let c = seen.by_tenant[0].account.counters.as_ref().unwrap();
     let taken = c.coherence_intra.unwrap() + c.coherence_inter.unwrap();
@@ -34,9 +34,10 @@ fn on(machine: &str, program: &str, how: &str, others: &str) -> Scenario {
     ))
 }
 
-/// But for the order in which equal rates are worked out, which moves a wake-up of the cache model now and then.
+/// The counts may differ slightly: the order in which equal rates are computed sometimes shifts a wake-up of
+/// the cache model.
 #[test]
-fn alone_nobody_is_ever_out_of_step() {
+fn alone_no_thread_is_ever_out_of_step() {
     let on_the_xeon = ["lu", "sp", "ua", "cg", "streamcluster", "canneal", "facesim", "lubench"];
     let elsewhere = [
         ("atc16-ivybridge-40", "sgd"),
@@ -62,7 +63,7 @@ const BESIDE_LOOPS: &str =
     "[[tenant]]\nname = \"loop\"\nprogram = { kind = \"interference\", pattern = \"intermittent\", threads = 4 }\ncpus = [0, 1, 2, 3]\n";
 
 #[test]
-fn beside_others_they_are_and_the_same_seed_gives_the_same_bytes() {
+fn among_others_threads_are_out_of_step_and_the_same_seed_gives_the_same_bytes() {
     for program in ["ua", "sp", "streamcluster"] {
         let s = || on("pact16-xeon-e5620", program, "cpus = [0, 1, 2, 3]\n", BESIDE_LOOPS);
         let (first, in_step) = (run(&s()), run_with_endless_caches(s()));

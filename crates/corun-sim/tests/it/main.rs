@@ -1,11 +1,11 @@
-//! All tests of the modelled machine that need whole runs, in one binary: a module is chosen by its name, `cargo test -p
-//! corun-sim --test it eevdf`.
+//! All tests of the modelled machine that need whole runs, in one binary. A name selects a module: `cargo
+//! test -p corun-sim --test it eevdf`.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `rig` | what they share: scenarios from text, readings of what happened |
-//! | `bad_scenarios` | what is refused, in one sentence with file, line and remedy |
-//! | `bursts`, `grains`, `phases`, `queues` | what programs do |
+//! | `rig` | shared code: scenarios from text, readings of what happened |
+//! | `bad_scenarios` | refusals, in one sentence with file, line and remedy |
+//! | `bursts`, `grains`, `phases`, `queues` | the activity of programs |
 //! | `in_step` | when threads share lines |
 //! | `cfs`, `eevdf`, `xen` | the schedulers |
 //! | `checkers` | schedulers that break the rules are found |
@@ -15,7 +15,8 @@
 //! | `papers`, `pact16` | the papers' calibration points, and what emerges from them |
 //! | `properties` | random scenarios on random machines |
 //! | `replay` | same seed, same bytes |
-//! | `replayed`, `replayed_ends`, `replayed_retries`, `replayed_timers`, `replayed_model` | runs made again from the log of another, and on the modelled machine held against solo runs |
+//! | `replayed`, `replayed_ends`, `replayed_retries`, `replayed_timers`, `replayed_model` | replays of runs
+//! from their logs, some of them compared with solo runs on the modelled machine |
 
 mod bad_scenarios;
 mod best_threads;

@@ -1,5 +1,5 @@
-//! What PACT'16 §3 found on its Xeon under Xen emerges on the modelled one: from the scheduler's rules and the
-//! programs' grain, waiting and sharing, none of which knows of these figures.
+//! The findings of PACT'16 §3 on its Xeon under Xen emerge on the modelled one, from the scheduler's rules
+//! and the programs' grain, waiting and sharing. None of these inputs contains the paper's figures.
 
 use crate::rig::scenario;
 use corun_sim::experiment::{perform, Options, Outcome};
@@ -34,7 +34,8 @@ fn figure_2_fine_grained_blockers_lose_less_to_a_persistent_loop_than_coarse_one
     assert!(coarse.iter().all(|r| (0.8..1.2).contains(r)), "{coarse:?}");
 }
 
-/// Compute time for the same work with one persistent loop, relative to alone: with the preset's sharing, or with none.
+/// Compute time for the same work with one persistent loop, relative to a solo run: with the preset's
+/// sharing, or with none.
 fn compute_change(program: &str, shares: bool) -> f64 {
     let per_work = |others: &str| {
         let body = format!(
@@ -55,8 +56,8 @@ fn compute_change(program: &str, shares: bool) -> f64 {
     per_work(one_loop) / per_work("") - 1.0
 }
 
-/// The paper: sp -49, lu -29, bt -19 %. Here the three fall by less, and by more than they would without taking lines from each
-/// other: then only memory is less busy.
+/// The paper: sp -49, lu -29, bt -19 %. Here the three fall by less, but by more than without taking lines
+/// from each other: then only memory is less busy.
 #[test]
 fn figure_3_spinners_that_share_falsely_compute_less_when_one_of_them_is_slowed() {
     let of = |shares| ["sp", "bt", "lu"].map(|program| compute_change(program, shares));
@@ -95,8 +96,8 @@ fn figure_1_lu_loses_more_to_fluidanimate_than_to_streamcluster() {
     assert!(fluidanimate > streamcluster + 0.1, "{streamcluster:.3} {fluidanimate:.3}");
 }
 
-/// sp's slowdown with four intermittent loops, each on its own core, which take a tenth of the machine: the mean over eight seeds, on
-/// the paper's machine or on one with private caches of this size.
+/// sp's slowdown with four intermittent loops, each on its own core, which take a tenth of the machine. Mean
+/// over eight seeds, on the paper's machine or on one with private caches of this size.
 fn sp_with_less_of_the_machine(l2_bytes: Option<u64>) -> f64 {
     let loops = [0.05, 0.08, 0.10, 0.15].iter().enumerate().map(|(core, demand)| {
         format!("[[tenant]]\nname = \"loop {core}\"\nprogram = {{ kind = \"interference\", pattern = \"intermittent\", threads = 1, demand = {demand} }}\nvm = {{ vcpus = 1 }}\ncpus = [{core}]\n")
@@ -111,7 +112,7 @@ fn sp_with_less_of_the_machine(l2_bytes: Option<u64>) -> f64 {
 }
 
 #[test]
-fn table_2_sp_gains_by_having_less_of_the_machine_since_its_threads_come_out_of_step() {
+fn table_2_sp_gains_from_less_of_the_machine_since_its_threads_get_out_of_step() {
     let (slowdown, always_in_step) =
         (sp_with_less_of_the_machine(None), sp_with_less_of_the_machine(Some(1 << 60)));
     println!("{slowdown:.3} {always_in_step:.3}");
@@ -124,7 +125,7 @@ fn table_2_sp_gains_by_having_less_of_the_machine_since_its_threads_come_out_of_
 const PLANES: &str = "program = { kind = \"parallel\", threads = 4, sync = \"pipeline\", stages = 4, queue-depth = 33, wait = \"spin\", grain = \"1200us\", imbalance = 0.1 }\ncharacter = { ipc = 1.9, branches-pki = 40.0, mispredicts = 0.003, llc-refs-pki = 22.0, working-set = \"2MiB\", compulsory = 0.5, coherence-pki = 3.0, hidden = 0.8 }";
 
 #[test]
-fn figure_6_intermittent_interference_is_the_kindest_to_threads_that_follow_each_other_plane_by_plane() {
+fn figure_6_intermittent_interference_harms_plane_by_plane_threads_least() {
     let slowdown = |pattern: &str| {
         let body = format!(
             "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3]\nduration = \"8s\"\n[scheduler]\nname = \"xen-credit\"\nfirst-slice = \"random\"\n[[tenant]]\nname = \"subject\"\n{PLANES}\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"loop\"\nprogram = {{ kind = \"interference\", pattern = \"{pattern}\", threads = 4 }}\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
@@ -172,7 +173,7 @@ fn spin_under(program: &str, pattern: &str) -> f64 {
 }
 
 #[test]
-fn figure_6_lu_spins_longest_beside_persistent_interference_and_least_beside_periodic() {
+fn figure_6_lu_spins_longest_with_persistent_and_least_with_periodic_interference() {
     let [persistent, periodic, intermittent] =
         ["persistent", "periodic", "intermittent"].map(|pattern| spin_under("lu", pattern));
     println!("{persistent:.3} {periodic:.3} {intermittent:.3}");
@@ -182,8 +183,8 @@ fn figure_6_lu_spins_longest_beside_persistent_interference_and_least_beside_per
 
 /// Slowdown of a program's threads with four interfering ones: the mean over eight seeds.
 ///
-/// In the paper intermittent interference also slows lu least. That does not emerge here: periodic interference slows it less
-/// (docs/pact16.md).
+/// In the paper, intermittent interference also slows lu least. That does not emerge here: periodic
+/// interference slows it less (docs/pact16.md).
 fn under(program: &str, pattern: &str) -> f64 {
     let seeds = 1..=8;
     let n = seeds.clone().count() as f64;
@@ -193,7 +194,7 @@ fn under(program: &str, pattern: &str) -> f64 {
 }
 
 #[test]
-fn figure_6_intermittent_interference_is_kinder_to_spinners_than_persistent_and_the_kindest_to_sp() {
+fn figure_6_intermittent_interference_harms_spinners_less_than_persistent_and_sp_least() {
     for program in ["lu", "sp"] {
         let [persistent, periodic, intermittent] =
             ["persistent", "periodic", "intermittent"].map(|pattern| under(program, pattern));

@@ -1,5 +1,5 @@
-//! The calibration points of the papers, from the shipped machine and workload files: solo runs and
-//! micro-benchmarks only. What programs do to each other is predicted, and not asserted here.
+//! The calibration points of the papers, from the shipped machine and workload files: only solo runs and
+//! micro-benchmarks. What programs do to each other is a prediction, and not asserted here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn preset(name: &str) -> Workload {
     Workload::parse(name, &std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The character with which a preset's threads begin.
+/// The first character of a preset's threads.
 fn first_character(name: &str) -> Character {
     let w = preset(name);
     w.phase.first().map_or(w.character, |phase| phase.character.clone())
@@ -41,7 +41,7 @@ fn machine(name: &str) -> MachineModel {
 struct Steady {
     /// Solo work per second of the slowest thread.
     progress: f64,
-    /// Of the first thread.
+    /// Stall cycles per transfer of the first thread.
     spc: Option<f64>,
     inter_per_cycle: f64,
     ipc: f64,
@@ -167,8 +167,8 @@ fn table_1_of_atc16_is_met() {
     }
 }
 
-/// Where a loop of figure 1 begins to be faster with both threads on one core than on two CPUs elsewhere: what it does on two
-/// sockets there, more of its work being transfers until that is so.
+/// Where a loop of figure 1 begins to be faster with both threads on one core than on two CPUs elsewhere.
+/// Returns what it does on two sockets there. More of its work becomes transfers until that point.
 fn crossing(name: &str, elsewhere: [u32; 2]) -> Steady {
     let m = machine("atc16-ivybridge-40");
     let run = |cpus: &[u32], pki: f64| {
@@ -185,8 +185,8 @@ fn crossing(name: &str, elsewhere: [u32; 2]) -> Steady {
 }
 
 #[test]
-fn figure_1_of_atc16_crosses_at_the_thresholds_that_the_paper_read_from_it() {
-    // Only figure 1's points at 1.2e-3 events per cycle were put in; the curve of a shared core was not.
+fn figure_1_of_atc16_crosses_at_the_thresholds_that_the_paper_reads_from_it() {
+    // Only figure 1's points at 1.2e-3 events per cycle are inputs; the curve of a shared core is not.
     let (sockets, cores) = (crossing("fig1-high-ilp", [0, 10]), crossing("fig1-high-ilp", [0, 1]));
     close(
         "high ILP, a core against two sockets: activity, by 1e-3",
@@ -202,7 +202,7 @@ fn figure_1_of_atc16_crosses_at_the_thresholds_that_the_paper_read_from_it() {
 }
 
 #[test]
-fn a_higher_spc_means_a_higher_gain_from_one_socket_except_for_who_computes() {
+fn a_higher_spc_means_a_higher_gain_from_one_socket_except_for_a_program_that_computes() {
     let m = machine("atc16-ivybridge-40");
     let two: Vec<u32> = (0..20).collect();
     let one: Vec<u32> = (0..10).chain(20..30).collect();
@@ -225,14 +225,15 @@ fn a_higher_spc_means_a_higher_gain_from_one_socket_except_for_who_computes() {
 }
 
 #[test]
-fn table_1_of_atc16_bounds_how_few_lines_there_can_be() {
+fn table_1_of_atc16_limits_how_few_lines_there_can_be() {
     let m = machine("atc16-ivybridge-40");
     let all: Vec<u32> = (0..20).collect();
     let spc = |lines: u32, hidden: f64| {
         let c = Character { hot_lines: lines, hidden, ..first_character("sgd") };
         steady(&m, &all, &c, |_| 0).spc.unwrap()
     };
-    // Who waits for lines has less of their latency left to expose: more has to be hidden, until that is not enough.
+    // A thread that waits for lines has less of their latency left to expose. So more has to be hidden, until
+    // that is not enough.
     close("64 lines", spc(64, 0.851), 398.0, 0.01);
     close("40 lines", spc(40, 0.919), 398.0, 0.01);
     let least = spc(32, 1.0);
@@ -260,8 +261,9 @@ fn threads_of(w: &Workload) -> u32 {
     }
 }
 
-/// Seconds that a program takes alone, with its threads spread: the steady rate of each phase, and what the slowest of `threads`
-/// uniformly drawn grains takes. Start, end, the cost of waiting and what a simulation takes back are left out.
+/// Seconds of a solo run with spread threads: the steady rate of each phase, and the time of the slowest of
+/// `threads` uniformly drawn grains. Start, end, the cost of waiting and what a simulation takes back are
+/// left out.
 fn solo_seconds(model: &MachineModel, w: &Workload) -> f64 {
     let threads = threads_of(w);
     let one_socket = model.machine.name.starts_with("pact16");

@@ -1,4 +1,5 @@
-//! A simulation (Time Warp) on the modelled machine: what the papers say of fixed mapping and LADM comes out of virtual times.
+//! A simulation (Time Warp) on the modelled machine: the papers' findings about fixed mapping and LADM result
+//! from virtual times.
 
 use crate::rig::{engine, scenario};
 use corun_sim::experiment::{perform, Options};
@@ -24,14 +25,15 @@ const FM: &str = "iterations = 40000, mapping = \"fm\", idle = \"spin\"";
 const LADM: &str = "iterations = 40000, mapping = \"ladm\", idle = \"block\"";
 
 #[test]
-fn ladm_keeps_its_fair_share_beside_any_number_of_loops_and_fixed_mapping_loses_more_beside_uneven_ones() {
+fn ladm_keeps_its_fair_share_with_any_loops_and_fixed_mapping_loses_with_uneven_ones() {
     for loops in 1..=4 {
         let ((fm, _), (ladm, _)) = (beside(FM, loops), beside(LADM, loops));
         // Two workers and this many loops share two CPUs evenly.
         let fair = 1.0 + f64::from(loops) / 2.0;
         println!("{loops} loops: FM {fm:.2}x, LADM {ladm:.2}x, fair {fair:.1}x");
         assert!(ladm < fair * 1.05, "{loops} loops: {ladm}, and its share is {fair}");
-        // With an even number both CPUs have as many loops, and modelled slices begin and end together there, so no worker is behind.
+        // With an even number, both CPUs have equally many loops. Modelled slices begin and end together
+        // there, so no worker is behind.
         let most = if loops % 2 == 1 { 0.9 * fm } else { 1.01 * fm };
         assert!(ladm < most, "{loops} loops: FM {fm}, LADM {ladm}");
     }
@@ -45,7 +47,7 @@ fn fixed_mapping_is_as_slow_as_its_slowest_worker_and_no_faster() {
 }
 
 #[test]
-fn a_window_makes_workers_wait_for_who_is_behind_and_nobody_waits_for_ever() {
+fn a_window_makes_workers_wait_for_one_behind_and_none_waits_for_ever() {
     for idle in ["spin", "yield", "block"] {
         for mapping in ["fm", "pool", "ladm"] {
             let keys = format!("iterations = 4000, mapping = \"{mapping}\", idle = \"{idle}\", window = 500");
@@ -56,7 +58,7 @@ fn a_window_makes_workers_wait_for_who_is_behind_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn no_nanosecond_is_lost_whoever_takes_over_from_whom() {
+fn no_nanosecond_is_lost_in_any_takeover() {
     for mapping in ["fm", "pool", "ladm"] {
         let mut engine = engine(&format!(
             "[[tenant]]\nname = \"simulation\"\n\

@@ -1,4 +1,4 @@
-//! Programs of several phases, which are gone through once or again and again.
+//! Programs of several phases, done once or repeated.
 
 use crate::rig::scenario;
 use corun_model::Parts;
@@ -31,7 +31,7 @@ fn run(scenario: &Scenario) -> (u64, Vec<Parts>, u64) {
 }
 
 #[test]
-fn going_through_phases_so_many_times_takes_so_many_times_as_long() {
+fn laps_through_phases_take_as_many_times_as_long() {
     for how in ["spin", "block"] {
         let (once_ns, _, once) = run(&iterative(how, 1));
         let (all_ns, _, all) = run(&iterative(how, 20));
@@ -46,7 +46,7 @@ fn going_through_phases_so_many_times_takes_so_many_times_as_long() {
 }
 
 #[test]
-fn who_is_done_with_a_phase_waits_for_the_others_as_its_threads_do() {
+fn a_thread_that_is_done_with_a_phase_waits_in_the_way_of_its_program() {
     let of_the_second = |how: &str| {
         let parts = run(&iterative(how, 20)).1[1];
         (parts.spin_ns.unwrap(), parts.block_ns)
@@ -58,7 +58,7 @@ fn who_is_done_with_a_phase_waits_for_the_others_as_its_threads_do() {
 }
 
 #[test]
-fn phases_without_end_go_on_until_the_time_is_up() {
+fn endless_phases_continue_until_the_time_is_up() {
     let mut engine = iterative("spin", 0).engine(1, Participants::All, 0).unwrap();
     assert!(engine.progress()[0].endless);
     engine.run_until(1_400 * MS).unwrap();

@@ -1,4 +1,5 @@
-//! Policies on the modelled machine: all of them on all machines under all schedulers, and what they are there for.
+//! Policies on the modelled machine: all of them on all machines under all schedulers, and the effects that
+//! they are for.
 
 use crate::rig;
 use crate::rig::scenario;
@@ -59,8 +60,8 @@ fn all_policies_run_on_all_machines_under_all_schedulers() {
     }
 }
 
-/// Two loops, each its own tenant, with a program of two threads on two CPUs: slowdown of the program and of the slower loop, and how
-/// often the policy decided something.
+/// Two loops, each a tenant, with a program of two threads on two CPUs. Returns the slowdown of the program
+/// and of the slower loop, and how often the policy decided something.
 fn beside_two_loops(program: &str, policy: &str) -> (f64, f64, u64) {
     let s = scenario(&format!(
         "seeds = [1, 2]\n{policy}\n[[tenant]]\nname = \"program\"\n\
@@ -77,7 +78,7 @@ const AUTO: &str = "[policy]\nname = \"auto\"";
 const AUTO_BLIND: &str = "[policy]\nname = \"auto\"\noptions = { spin = false }";
 
 #[test]
-fn auto_brings_programs_that_wait_for_themselves_to_the_fair_share_limit_without_being_told_what_they_are() {
+fn auto_brings_programs_that_wait_for_themselves_to_the_fair_share_limit_without_hints() {
     let programs = [
         (
             "barrier, spinning",
@@ -105,9 +106,10 @@ fn auto_brings_programs_that_wait_for_themselves_to_the_fair_share_limit_without
     }
 }
 
-/// A program that waits for itself by turns is not seen to need slots at first, and its loops have two thirds meanwhile.
+/// At first, a program that waits for itself from time to time does not seem to need slots. Meanwhile, its
+/// loops have two thirds.
 #[test]
-fn what_loops_had_beyond_their_fair_share_before_slots_were_kept_they_give_back() {
+fn loops_return_their_excess_from_before_slots_were_kept() {
     let phases = "{ threads = 2, sync = \"none\", grain = \"10ms\", iterations = 50 }, \
         { threads = 2, wait = \"spin\", grain = \"1ms\", imbalance = 0.3, iterations = 450 }, "
         .repeat(4);
@@ -124,11 +126,12 @@ fn what_loops_had_beyond_their_fair_share_before_slots_were_kept_they_give_back(
     let ([default, _], [program, loops]) = (of(""), of(AUTO));
     println!("{default:.2}x by default; with auto {program:.3}x, the loops {loops:.3}x");
     assert!(default > 3.0, "{default} by default: nothing to win");
-    // 2.37x if only the cost of the trial itself is given back.
+    // 2.37x if the loops only return the cost of the trial itself.
     assert!(program < 2.15 && loops < 2.05, "{program}, and the loops {loops}");
 }
 
-/// A CPU that runs dry when its task is parked must not take the task of one that only has not come to it yet.
+/// A CPU that becomes free because its task is parked must not take the task of a CPU that only has not come
+/// to it yet.
 #[test]
 fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
     let s = scenario(
@@ -156,7 +159,7 @@ fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
 
 /// Of eight CPUs there are more than enough, but not of those that a program and two loops may use.
 #[test]
-fn auto_separates_tenants_that_are_confined_to_the_same_cpus_and_touches_none_on_cpus_of_their_own() {
+fn auto_separates_tenants_confined_to_the_same_cpus_and_none_on_separate_cpus() {
     let of = |loops: &str, policy: &str| {
         let s = scenario(&format!(
             "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2]\n{policy}\n[[tenant]]\nname = \"program\"\nallowed = [0, 1]\n\
@@ -181,7 +184,7 @@ fn auto_separates_tenants_that_are_confined_to_the_same_cpus_and_touches_none_on
 }
 
 #[test]
-fn auto_touches_nothing_where_nobody_waits_for_himself() {
+fn auto_touches_nothing_if_no_program_waits_for_itself() {
     let (default, _, _) = beside_two_loops("sync = \"none\", grain = \"10ms\", iterations = 400", "");
     let (auto, _, decisions) = beside_two_loops("sync = \"none\", grain = \"10ms\", iterations = 400", AUTO);
     assert_eq!((default, decisions), (auto, 0));
@@ -195,8 +198,9 @@ fn slowdowns(tenants: &str, policy: &str) -> Vec<f64> {
 }
 
 #[test]
-fn auto_reverts_what_does_not_help_and_leaves_alone_whom_slots_hurt() {
-    // Two programs that sleep half of the time in long bursts: they fit into each other's pauses, but not into slots.
+fn auto_reverts_what_does_not_help_and_leaves_alone_programs_that_slots_hurt() {
+    // Two programs that sleep half of the time in long bursts. They fit into each other's pauses, but not
+    // into slots.
     let tenants = "[[tenant]]\nname = \"nap\"\ncount = 2\nbackground = false\n\
         program = { kind = \"interference\", pattern = \"intermittent\", threads = 2, busy = \"20ms\", demand = 0.5, duration = \"20s\" }\n";
     let gang = slowdowns(tenants, "[policy]\nname = \"gang\"");
@@ -238,8 +242,8 @@ fn a_server_is_never_parked_by_auto() {
 }
 
 #[test]
-fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
-    // A live machine's clock runs since it was started, a modelled one's since the run began.
+fn the_clock_at_a_policys_start_decides_nothing() {
+    // The clock of a live machine runs since its start, that of a modelled one since the start of the run.
     let s = scenario(
         "duration = \"5s\"\n[[tenant]]\nname = \"solver\"\ncharacter = { ipc = 1.5 }\nrepeat = true\n\
          program = { kind = \"parallel\", threads = 2, sync = \"barrier\", wait = \"spin\", grain = \"300us\", iterations = 100000 }\n\
@@ -267,7 +271,7 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
     }
 }
 
-/// Lets `auto` control a scenario until then. Calls `each` with every window and the decisions.
+/// Lets `auto` control a scenario until this time. Calls `each` with every window and the decisions.
 fn under_auto(s: &Scenario, until_ns: u64, mut each: impl FnMut(&Observation, &[Decision])) {
     let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name("auto", &Options::new()).unwrap();
@@ -281,7 +285,7 @@ fn under_auto(s: &Scenario, until_ns: u64, mut each: impl FnMut(&Observation, &[
 }
 
 #[test]
-fn kept_slots_are_asked_about_a_few_times_in_half_a_minute() {
+fn auto_asks_about_kept_slots_a_few_times_in_half_a_minute() {
     let asked = |program: &str| {
         let s = scenario(&format!(
             "duration = \"30s\"\n\
@@ -306,8 +310,8 @@ fn kept_slots_are_asked_about_a_few_times_in_half_a_minute() {
     }
 }
 
-/// Useful and total CPU time of a tenant, in thousandths of a CPU, with a program that needs slots and three loops, in the second half
-/// of 20 s under `auto`, and the reasons of all decisions.
+/// Useful and total CPU time of a tenant, in thousandths of a CPU, and the reasons of all decisions. The
+/// tenant runs with a program that needs slots and three loops; this is the second half of 20 s under `auto`.
 fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<Reason>) {
     let s = scenario(&format!(
         "duration = \"20s\"\n[[tenant]]\nname = \"it\"\nrepeat = true\n{tenant}\n\
@@ -328,8 +332,8 @@ fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<Reason>) {
 }
 
 #[test]
-fn who_shares_slots_and_comes_to_need_its_own_is_given_them_without_a_question() {
-    // It prepares by itself for three seconds, and needs no slots meanwhile.
+fn a_tenant_that_shares_slots_and_comes_to_need_its_own_gets_them_without_a_trial() {
+    // It prepares alone for three seconds, and needs no slots meanwhile.
     let ([useful_milli, _], reasons) = beside_a_solver(
         "program = { kind = \"command\", argv = [\"it\"], model = [\
            { threads = 1, sync = \"none\", grain = \"10ms\", iterations = 100 }, \
@@ -343,7 +347,7 @@ fn who_shares_slots_and_comes_to_need_its_own_is_given_them_without_a_question()
 }
 
 #[test]
-fn who_comes_to_starve_while_nothing_is_touched_is_asked_about_before_its_time() {
+fn a_tenant_that_begins_to_starve_while_nothing_is_touched_gets_an_early_trial() {
     let s = scenario(
         "duration = \"40s\"\n[[tenant]]\nname = \"it\"\n\
          program = { kind = \"command\", argv = [\"it\"], model = [\
@@ -370,13 +374,13 @@ fn who_comes_to_starve_while_nothing_is_touched_is_asked_about_before_its_time()
 }
 
 #[test]
-fn who_is_left_alone_while_others_take_turns_has_its_fair_share_and_no_more() {
+fn a_tenant_left_alone_while_others_take_turns_gets_no_more_than_its_fair_share() {
     let ([_, had_milli], reasons) = beside_a_solver(
         "program = { kind = \"parallel\", threads = 2, sync = \"steal\", wait = \"block\", grain = \"2ms\", \
            imbalance = 0.5, io = \"1ms\", iterations = 1000000 }",
     );
     assert!(reasons.iter().any(|why| why.keeps_slots()), "{reasons:?}");
-    // 1,330 alone; with one at a time it would have half of that.
+    // 1,330 alone. With one at a time, it would have half of that.
     assert!((300..=440).contains(&had_milli), "{had_milli} of its 400");
 }
 
@@ -400,7 +404,7 @@ fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_scenario_can_put_its_policy_under_a_guard_which_gives_up_what_does_not_help() {
+fn a_scenario_can_put_its_policy_under_a_guard_which_stops_what_does_not_help() {
     // Two loops with a CPU each: letting them run in turn halves their CPU time.
     let run = |guard: bool| {
         let s = scenario(&format!(

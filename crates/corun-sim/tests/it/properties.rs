@@ -1,5 +1,5 @@
-//! Random scenarios on random machines under every scheduler: all checkers at every event, every observation
-//! conserved, every finite program finished with exactly the work it was given.
+//! Random scenarios on random machines under every scheduler. All checkers run at every event, every
+//! observation conserves time, and every finite program ends with exactly the work that it was given.
 
 use corun_model::{Action, Host, Machine, TaskId, TenantId};
 use corun_sim::machine_file::MachineModel;
@@ -19,7 +19,7 @@ impl Files for Shape {
     }
 }
 
-/// A program that ends, and the iterations that it makes: a synthetic one, or phases that are gone through several times.
+/// A program that ends, and the number of its iterations: a synthetic one, or phases that are repeated.
 fn finite() -> impl Strategy<Value = (String, u64)> {
     let synthetic =
         part().prop_map(|(keys, iterations)| (format!("{{ kind = \"parallel\", {keys} }}"), iterations));
@@ -34,7 +34,7 @@ fn finite() -> impl Strategy<Value = (String, u64)> {
     prop_oneof![2 => synthetic, 1 => phases]
 }
 
-/// The keys of a program that ends, and the iterations that it makes.
+/// The keys of a program that ends, and the number of its iterations.
 fn part() -> impl Strategy<Value = (String, u64)> {
     let wait = prop_oneof![Just("spin"), Just("block"), Just("spin-then-block")];
     let sync = prop_oneof![

@@ -1,4 +1,4 @@
-//! Queues between stages: nobody sleeps beside an item, or beside room.
+//! Queues between stages: no thread sleeps while there is an item, or room, for it.
 
 use crate::rig::scenario;
 use corun_sim::scenario::Participants;

@@ -1,5 +1,5 @@
-//! Recorded runs on the modelled machine, which recorded them: what they take there alone, with their co-runners and under a policy
-//! is known from the program itself.
+//! Recorded runs on the modelled machine, which also recorded them. The program itself shows the truth: its
+//! time in a solo run, with its co-runners and under a policy.
 
 use crate::rig;
 use corun_model::run_log::file::{read, write, CoRunner, RunFile, RunWindow};
@@ -21,7 +21,7 @@ fn original(program: &str) -> Scenario {
     ))
 }
 
-/// The record that `corun record` would have kept of it, through its bytes.
+/// The record that `corun record` would have written, read back from its bytes.
 fn recorded(scenario: &Scenario) -> Recorded {
     let mut engine = scenario.engine(1, Participants::All, 1 << 22).unwrap();
     assert!(engine.run_to_end(1_000_000 * MS).unwrap());
@@ -50,7 +50,7 @@ pub fn times(scenario: &Scenario) -> [f64; 2] {
 }
 
 #[test]
-fn a_recorded_program_takes_as_long_as_the_program_alone_next_to_loops_and_under_a_policy() {
+fn a_recorded_program_takes_as_long_as_the_program_alone_with_loops_and_under_a_policy() {
     let mut worst = [0.0f64; 3];
     for (name, program) in [
         ("independent", "threads = 2, sync = \"none\""),
@@ -87,7 +87,7 @@ fn a_recorded_program_takes_as_long_as_the_program_alone_next_to_loops_and_under
 }
 
 #[test]
-fn on_more_cpus_the_threads_of_a_recorded_program_no_longer_wait_for_each_other_to_run() {
+fn with_more_cpus_the_threads_of_a_recorded_program_stop_waiting_for_a_cpu() {
     let original =
         original("threads = 4, sync = \"none\", wait = \"block\", grain = \"3ms\", iterations = 100");
     let recorded = recorded(&original);
@@ -101,7 +101,7 @@ fn on_more_cpus_the_threads_of_a_recorded_program_no_longer_wait_for_each_other_
 }
 
 #[test]
-fn from_the_first_lost_event_on_a_recording_is_left_out() {
+fn a_recording_ends_at_its_first_lost_event() {
     let scenario =
         original("threads = 2, sync = \"barrier\", wait = \"block\", grain = \"3ms\", iterations = 300");
     let mut engine = scenario.engine(1, Participants::All, 1 << 22).unwrap();

@@ -1,4 +1,4 @@
-//! Replays of runs whose time alone is known: what was disturbed is written down event by event, with the truth.
+//! Replays of runs whose solo time is known: a disturbed run, written event by event, with the truth.
 
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, TaskId};
@@ -29,7 +29,7 @@ impl Tape {
         self.add(ms, task, What::Runs { cpu: CpuId(0), may })
     }
 
-    /// It is stolen from in [from, to).
+    /// Time is stolen from it in [from, to).
     pub fn stolen(&mut self, from: f64, to: f64, task: u32) -> &mut Tape {
         self.add(from, task, What::Leaves(Left::Preempted)).runs(to, task)
     }
@@ -46,7 +46,7 @@ impl Tape {
         self.add(ms, task, What::Leaves(Left::Killed))
     }
 
-    /// Woken by a task, and on a CPU at once.
+    /// A task wakes it, and it is on a CPU at once.
     pub fn woken(&mut self, ms: f64, task: u32, by: u32) -> &mut Tape {
         self.add(ms, task, What::Woken(Waker::Task(TaskId(by)))).runs(ms, task)
     }
@@ -75,7 +75,7 @@ fn conditions() -> Conditions {
     Conditions { wake_up_ns: 0, ..Conditions::default() }
 }
 
-/// How long it took, and would have alone, in milliseconds: as recorded; at least, likely, at most.
+/// Its duration in milliseconds: as recorded, and in a solo run at least, likely, at most.
 pub fn replayed(tape: &Tape, cpus: usize) -> (f64, [f64; 3]) {
     let mut transcriber = Transcriber::default();
     transcriber.push(&tape.log(cpus));
@@ -88,10 +88,10 @@ pub fn told(transcript: &Transcript) -> (f64, [f64; 3]) {
     (ms(transcript.lasted_ns), [ms(least_ns), ms(likely_ns), ms(most_ns)])
 }
 
-/// A program by how it hangs together, on how many CPUs, and how long it would have taken alone.
+/// The kind of a program, its number of CPUs, its log, and the duration of its solo run.
 type Row = (&'static str, usize, Tape, f64);
 
-/// Computes 4 ms of every 10, and half of that again is stolen in most rounds.
+/// Computes 4 ms of every 10. In most rounds, half as much again is stolen.
 fn paced(late: bool) -> Tape {
     let mut tape = Tape::new();
     let lost = if late { 7.0 } else { 2.0 };
@@ -112,7 +112,7 @@ fn paced(late: bool) -> Tape {
     tape
 }
 
-/// Computes 4 ms, of which something is stolen, and sleeps for 6 ms.
+/// Computes 4 ms, some of which is stolen, and sleeps for 6 ms.
 fn sleeper(as_length: bool) -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
@@ -185,7 +185,7 @@ fn four_on_one() -> Tape {
     tape
 }
 
-/// A fifth of a CPU, which it uses up in the first 40 ms of each period, half of that taken by a loop.
+/// A fifth of a CPU, which it uses up in the first 40 ms of each period. A loop takes half of those.
 fn at_its_quota() -> Tape {
     let mut tape = Tape::new();
     let quota_ns = 20 * MS;
@@ -203,7 +203,7 @@ fn at_its_quota() -> Tape {
     tape
 }
 
-/// Two threads meet every 10 ms; one of them is stolen from, so that they meet every 20.
+/// Two threads meet every 10 ms. Time is stolen from one of them, so that they meet every 20.
 fn barrier() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
@@ -215,13 +215,14 @@ fn barrier() -> Tape {
     tape
 }
 
-/// The holder of a lock is stolen from while the other waits for it; alone it waits less.
+/// Time is stolen from the holder of a lock while the other waits for it. In a solo run, that one waits less.
 fn lock() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
     for i in 0..10 {
         let at = 30.0 * f64::from(i);
-        // The holder has it for 10 ms of its own time, which take 20; the other computes for 2 ms, waits, and 10 ms more.
+        // The holder has it for 10 ms of its own time, which take 20. The other computes for 2 ms, waits, and
+        // computes for 10 ms more.
         tape.stolen(at + 3.0, at + 13.0, 1).waits(at + 2.0, 2, For::Futex(64)).woken(at + 20.0, 2, 1);
         tape.waits(at + 20.0, 1, For::Futex(128)).woken(at + 30.0, 1, 2);
     }
@@ -229,7 +230,7 @@ fn lock() -> Tape {
     tape
 }
 
-/// One produces an item in 5 ms, the other consumes one in 4, stolen from for 4 more.
+/// One produces an item in 5 ms, the other consumes one in 4, and 4 more are stolen from it.
 fn pipe() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.0, 2, For::Pipe);
@@ -243,7 +244,7 @@ fn pipe() -> Tape {
     tape
 }
 
-/// Computes for 300 ms, and a loop has its CPU every other 10 ms.
+/// Computes for 300 ms. A loop has its CPU every other 10 ms.
 pub fn beside_a_loop(tape: &mut Tape, task: u32) {
     for i in 0..30 {
         let at = 20.0 * f64::from(i);
@@ -251,10 +252,10 @@ pub fn beside_a_loop(tape: &mut Tape, task: u32) {
     }
 }
 
-/// How a thread that looks around every 50 ms comes to its end.
+/// How a thread that looks around every 50 ms ends.
 #[derive(Clone, Copy)]
 enum Housekeeper {
-    /// The other thread tells it, and waits until it has ended.
+    /// The other thread wakes it, and waits until it has ended.
     Told,
     /// It ends with its process, while it sleeps.
     Killed,
@@ -262,7 +263,7 @@ enum Housekeeper {
     KilledAwake,
 }
 
-/// Computes beside a loop, with a thread that looks around.
+/// Computes next to a loop, with a thread that looks around.
 fn housekeeper(how: Housekeeper) -> Tape {
     let what = if matches!(how, Housekeeper::Told) { For::Futex(64) } else { For::Sleep };
     let mut tape = Tape::new();
@@ -323,7 +324,7 @@ fn lookout() -> Tape {
     tape
 }
 
-/// Works for 30 ms of every 100, and waits for a sibling with a time limit in between.
+/// Works for 30 ms of every 100. In between, it waits for a sibling with a time limit.
 fn works_between_looks() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
@@ -360,7 +361,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn of_every_shape_of_program_the_time_alone_comes_out() {
+fn the_solo_time_of_every_shape_of_program_results() {
     for (name, cpus, tape, truth) in rows() {
         let (lasted, [least, likely, most]) = replayed(&tape, cpus);
         println!("{name}: took {lasted}, alone {least} {likely} {most}, truth {truth}");
@@ -373,7 +374,7 @@ fn of_every_shape_of_program_the_time_alone_comes_out() {
 }
 
 #[test]
-fn a_stretch_of_a_run_is_as_long_as_who_computes_takes_whoever_looks_around_meanwhile() {
+fn a_stretch_of_a_run_is_as_long_as_its_computing_whatever_thread_looks_around() {
     let log = housekeeper(Housekeeper::Told).log(2);
     let mut transcriber = Transcriber::default();
     let mut alone = 0.0;
@@ -389,7 +390,7 @@ fn a_stretch_of_a_run_is_as_long_as_who_computes_takes_whoever_looks_around_mean
 }
 
 #[test]
-fn who_waits_with_a_time_limit_keeps_no_stretch_in_which_another_computes() {
+fn a_task_that_waits_with_a_time_limit_delays_no_stretch_in_which_another_computes() {
     // The thread that waits, and what it waits for; how long the stretch would have taken alone.
     for (what, truth) in [(For::Futex(64), 80.0), (For::Poll, 80.0), (For::Sleep, 150.0)] {
         let mut tape = Tape::new();
@@ -412,7 +413,7 @@ fn a_paced_program_that_is_always_late_would_be_in_time() {
 }
 
 #[test]
-fn a_client_that_waits_for_somebody_elses_server_lies_between_both_ends() {
+fn a_client_of_another_programs_server_lies_between_both_ends() {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
     for i in 0..10 {
@@ -425,7 +426,7 @@ fn a_client_that_waits_for_somebody_elses_server_lies_between_both_ends() {
 }
 
 #[test]
-fn what_the_kernel_does_to_end_a_task_takes_its_time_whenever_that_is() {
+fn the_kernels_work_to_end_a_task_takes_its_time_whenever_it_happens() {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
     beside_a_loop(&mut tape, 1);
@@ -435,7 +436,7 @@ fn what_the_kernel_does_to_end_a_task_takes_its_time_whenever_that_is() {
 }
 
 #[test]
-fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
+fn time_in_which_siblings_wanted_a_cpu_is_removed_as_far_as_it_was_spun() {
     // Two threads; one is off its CPU every other 10 ms, and the other spins meanwhile.
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
@@ -453,7 +454,8 @@ fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
     };
     assert_eq!(alone(None), [200, 200, 100], "nobody told");
     assert_eq!(alone(Some((0, 10))), [200; 3], "it did not spin");
-    // It computed for 50 ms, which may lie in the 100 ms in which only it ran. The other one computes for 100 ms.
+    // It computed for 50 ms, which may lie in the 100 ms in which only it ran. The other one computes for 100
+    // ms.
     assert_eq!(alone(Some((15, 20))), [150, 100, 100]);
     assert_eq!(alone(Some((5, 20))), [200, 150, 150], "it may have waited for the other one to compute");
 }

@@ -1,9 +1,11 @@
-//! Replays of threads of which one at a time gets on: an idle CPU would not have taken their work over.
+//! Replays of threads of which only one at a time makes progress: an idle CPU would not have taken over their
+//! work.
 
 use super::replayed::{replayed, Tape};
 use corun_model::run_log::For;
 
-/// Three threads hand a lock on after 5 ms each, as those of a Python interpreter do; whoever has it is stolen from.
+/// Three threads hand on a lock after 5 ms each, like those of a Python interpreter. Time is stolen from the
+/// holder.
 fn under_one_lock() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
@@ -25,7 +27,8 @@ fn under_one_lock() -> Tape {
     tape
 }
 
-/// Three threads take pieces of 5 ms from each other; from one of them a loop takes half of the time, so that it does fewer.
+/// Three threads take pieces of 5 ms from each other. A loop takes half of the time of one of them, so it
+/// does fewer.
 fn a_pool() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
@@ -42,7 +45,7 @@ fn a_pool() -> Tape {
 }
 
 #[test]
-fn what_siblings_with_nothing_to_do_left_to_a_thread_they_leave_to_it_alone_too() {
+fn work_that_idle_siblings_left_to_a_thread_stays_with_it_in_a_solo_run() {
     let (lasted, alone) = replayed(&under_one_lock(), 4);
     assert!((lasted - 480.0).abs() < 1.0, "{lasted}");
     assert!(alone.iter().all(|ms| (ms - 300.0).abs() < 3.0), "5 ms at a time, 60 times: {alone:?}");

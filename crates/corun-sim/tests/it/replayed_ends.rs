@@ -1,4 +1,5 @@
-//! Replays of runs that end while others of the program still wait: reduced from logs of live runs beside a loop.
+//! Replays of runs that end while other tasks of the program still wait: reduced from logs of live runs with
+//! a loop.
 
 use super::recorded::times;
 use super::replayed::{beside_a_loop, replayed, told, Tape};
@@ -10,9 +11,10 @@ use corun_sim::scenario::Scenario;
 
 const MS: u64 = 1_000_000;
 
-/// A Python program that computes for 300 ms beside a loop, which takes it 600. A thread of it sleeps for 50 ms again and again. To go on it
-/// needs the lock that the first thread has, asks for it every 5 ms, and has it when the other gives way. It ends with its process.
-/// The parent is told by whoever ends last.
+/// A Python program that computes for 300 ms next to a loop, which takes 600 from it. Its second thread
+/// sleeps for 50 ms again and again. To continue, that thread needs the lock of the first one. It asks for
+/// the lock every 5 ms, and gets it when the first thread yields. It ends with its process. The last task to
+/// end wakes the parent.
 fn ticker(parent: bool) -> Tape {
     let mut tape = Tape::new();
     tape.may = 1;
@@ -39,7 +41,8 @@ fn ticker(parent: bool) -> Tape {
     tape
 }
 
-/// A Go program: one thread computes for 300 ms beside a loop, and two look what there is to do: one by itself, the other when that wakes it.
+/// A Go program. One thread computes for 300 ms next to a loop, and two look for work: one by itself, the
+/// other when that one wakes it.
 fn runtime() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).born(0.0, 3, 1, 1).runs(0.0, 2).runs(0.0, 3);
@@ -57,7 +60,8 @@ fn runtime() -> Tape {
     tape
 }
 
-/// A shell looks every 50 ms what another command has done, which computes for 300 ms beside a loop: `until test -e FILE; do sleep .05; done`.
+/// A shell looks every 50 ms what another command has done, which computes for 300 ms next to a loop: `until
+/// test -e FILE; do sleep .05; done`.
 fn twelve_looks() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
@@ -85,14 +89,14 @@ fn shell_looks(is_its_child: bool) -> Tape {
     tape
 }
 
-/// It looks for a file of a daemon's, which then waits for more to do.
+/// It looks for a file of a daemon, which then waits for more work.
 fn shell_looks_for_a_file() -> Tape {
     let mut tape = twelve_looks();
     tape.waits(600.0, 2, For::Poll);
     tape
 }
 
-/// A thread works on for 100 ms after the first one has ended, and nobody has ended it.
+/// A thread continues for 100 ms after the first one has ended, and nobody has ended it.
 fn outlives() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
@@ -102,7 +106,7 @@ fn outlives() -> Tape {
     tape
 }
 
-/// A thread has a CPU for a tenth of the time, and the first one waits for it until both are killed by somebody else.
+/// A thread has a CPU for a tenth of the time, and the first one waits for it until somebody else kills both.
 fn killed() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2).waits(0.1, 1, For::Futex(64));
@@ -114,7 +118,8 @@ fn killed() -> Tape {
     tape
 }
 
-/// The same with a shell that waits for its child, which whoever killed the shell lets run for a moment longer.
+/// The same with a shell that waits for its child. Whoever killed the shell lets the child run for a moment
+/// longer.
 fn killed_with_its_child() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Child);
@@ -126,7 +131,7 @@ fn killed_with_its_child() -> Tape {
     tape
 }
 
-/// The same where the signal comes to both, and the shell waits on to see how its child ends.
+/// The same, but both get the signal, and the shell waits to see how its child ends.
 fn killed_and_waited_for() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Child);
@@ -139,14 +144,15 @@ fn killed_and_waited_for() -> Tape {
     tape
 }
 
-/// One that waits for a request, and then ends by itself.
+/// A program that waits for a request, and then ends by itself.
 fn idle() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).waits(10.0, 1, For::Poll).woken(1_000.0, 1, 99).ends(1_000.1, 1);
     tape
 }
 
-/// One that reads what another has yet to write, which is stolen from, until both are killed by somebody else.
+/// A program that reads what another has yet to write. Time is stolen from the writer, until somebody else
+/// kills both.
 fn killed_in_a_pipe() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.1, 1, For::Pipe);
@@ -158,8 +164,8 @@ fn killed_in_a_pipe() -> Tape {
     tape
 }
 
-/// `timeout`, whose signal ends one that has a CPU for a tenth of the time. The limit is an alarm, or the longest that it waits; what is
-/// ended is told before it comes to wait for that, or after.
+/// `timeout`, whose signal ends a program that has a CPU for a tenth of the time. The limit is an alarm, or
+/// the limit of its wait. The end of the program is known before `timeout` waits for it, or after.
 fn timed_out(is_alarm: bool, is_early: bool) -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
@@ -181,7 +187,7 @@ fn timed_out(is_alarm: bool, is_early: bool) -> Tape {
     tape
 }
 
-/// The same with a shell in between, which waits for that one; the signal comes to both.
+/// The same with a shell in between, which waits for the program. Both get the signal.
 fn timed_out_with_a_shell() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).waits(0.1, 1, For::Other);
@@ -195,7 +201,8 @@ fn timed_out_with_a_shell() -> Tape {
     tape
 }
 
-/// A test that waits for a second at most for what does not come, and then ends the server that it has started, which had nothing to do.
+/// A test that waits at most a second for something that does not come. Then it ends the server that it has
+/// started, which had nothing to do.
 fn ends_an_idle_server() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(10.0, 2, For::Poll);
@@ -205,8 +212,8 @@ fn ends_an_idle_server() -> Tape {
     tape
 }
 
-/// A runtime's thread that looks every 5 ms, and hands what one thread has done on to another, which lets the first one go on. What
-/// takes 15 ms alone takes 30 beside loops.
+/// A runtime's thread looks every 5 ms, and hands on what one thread has done to another, which lets the
+/// first one continue. What takes 15 ms in a solo run takes 30 next to loops.
 fn hands_on() -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).born(0.0, 3, 1, 1).runs(0.0, 2).runs(0.0, 3).waits(
@@ -232,7 +239,8 @@ fn hands_on() -> Tape {
     tape
 }
 
-/// A thread computes for 300 ms beside a loop, while another, the first or not, sleeps for a fiftieth of a second so many times.
+/// A thread computes for 300 ms next to a loop. Another, which may be the first, sleeps this many times for a
+/// fiftieth of a second.
 fn sleeps_in_pieces(pieces: u32, leads: bool) -> Tape {
     let sleeper = if leads { 1 } else { 9 };
     let mut tape = Tape::new();
@@ -256,20 +264,20 @@ fn sleeps_in_pieces(pieces: u32, leads: bool) -> Tape {
 }
 
 #[test]
-fn sleeping_again_and_again_may_be_a_look_at_others_or_a_time_in_pieces() {
+fn repeated_sleeping_may_be_a_look_at_others_or_a_time_in_pieces() {
     for (leads, truth) in [(true, 500.0), (false, 300.0)] {
         let (_, [least, likely, most]) = replayed(&sleeps_in_pieces(25, leads), 2);
         assert!(least < 302.0 && (most - 500.0).abs() < 2.0, "{leads}: {least} {likely} {most}");
         assert!((likely - truth).abs() < 2.0, "{leads}: {likely}");
     }
-    // Once is a time.
+    // A single one is a time.
     let (_, [least, likely, most]) = replayed(&sleeps_in_pieces(1, true), 2);
     assert!([least, likely, most].iter().all(|ms| (ms - 300.0).abs() < 2.0), "{least} {likely} {most}");
 }
 
 #[test]
-fn a_look_whose_end_was_told_late_waits_for_nobody_whom_it_has_woken() {
-    // A looker wakes the first thread before it is told that it has woken up itself.
+fn a_look_whose_end_was_recorded_late_waits_for_no_task_that_it_has_woken() {
+    // A looker wakes the first thread before the log says that it has woken up itself.
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
     for tick in 0..5 {
@@ -285,7 +293,7 @@ fn a_look_whose_end_was_told_late_waits_for_nobody_whom_it_has_woken() {
 }
 
 #[test]
-fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
+fn a_run_is_over_when_its_process_ends_whatever_its_other_tasks_wait_for() {
     let rows = [
         ("a thread that sleeps and takes turns", 1, ticker(false), 301.3),
         ("the same, and a parent that is told by it", 1, ticker(true), 301.4),
@@ -314,14 +322,14 @@ fn a_run_is_over_when_its_process_ends_whatever_others_of_it_wait_for() {
 }
 
 #[test]
-fn who_is_killed_in_a_pipe_may_have_waited_for_a_sibling_or_for_somebody_outside() {
+fn a_task_killed_in_a_pipe_may_have_waited_for_a_sibling_or_for_somebody_outside() {
     let (_, [least, likely, most]) = replayed(&killed_in_a_pipe(), 2);
     assert!((least / 100.2 - 1.0).abs() < 0.02, "{least}");
     assert!(likely > 1_000.0 && most > 1_000.0, "{likely} {most}");
 }
 
 #[test]
-fn in_a_part_of_a_run_who_only_looks_on_keeps_it_no_longer_than_who_computes() {
+fn in_a_part_of_a_run_an_onlooker_delays_it_no_longer_than_the_computing_task() {
     for (name, cpus, tape) in [("takes turns", 1, ticker(false)), ("a runtime", 2, runtime())] {
         let log = tape.log(cpus);
         let events = log.events.iter().copied().filter(|e| e.t_ns < 450 * MS).collect();
@@ -333,7 +341,7 @@ fn in_a_part_of_a_run_who_only_looks_on_keeps_it_no_longer_than_who_computes() {
 }
 
 #[test]
-fn of_few_looks_by_children_nobody_knows_what_they_were_for() {
+fn with_few_looks_by_children_their_purpose_is_unknown() {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
     tape.add(10.0, 2, What::Leaves(Left::Preempted)).runs(80.0, 2).ends(90.0, 2);
@@ -349,14 +357,14 @@ fn of_few_looks_by_children_nobody_knows_what_they_were_for() {
 }
 
 #[test]
-fn of_looks_at_a_daemon_that_works_on_nobody_knows_what_they_were_for() {
+fn the_purpose_of_looks_at_a_daemon_that_continues_is_unknown() {
     let (_, [least, likely, most]) = replayed(&twelve_looks(), 2);
     assert!(least < 320.0, "they may have been for what it had done by then: {least}");
     assert!(likely > 590.0 && most > 590.0, "they may have been a time: {likely} {most}");
 }
 
 #[test]
-fn who_sleeps_again_and_again_while_nobody_is_at_work_may_look_for_something_outside() {
+fn repeated_sleeping_while_no_task_works_may_be_a_look_for_something_outside() {
     let looked = |tape: &Tape| {
         let mut transcriber = Transcriber::default();
         transcriber.push(&tape.log(2));
@@ -377,7 +385,7 @@ fn who_sleeps_again_and_again_while_nobody_is_at_work_may_look_for_something_out
     assert_eq!(looked(&sleeps(4, 0.1)), 0, "a time in a few pieces");
     assert_eq!(looked(&sleeps(20, 4.0)), 0, "it paces its work");
     assert_eq!(looked(&twelve_looks()), 0, "it may look for what another of its own does");
-    // A shell alone, that lets children sleep.
+    // A shell alone, which lets children sleep.
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
     for look in 0..12 {
@@ -391,7 +399,7 @@ fn who_sleeps_again_and_again_while_nobody_is_at_work_may_look_for_something_out
 }
 
 #[test]
-fn looks_that_are_short_next_to_what_making_them_takes_are_likely_looks() {
+fn looks_that_are_short_next_to_their_cost_are_likely_looks() {
     // A task next to a loop computes 300 ms. A shell looks every 12 ms, and computes for 2 ms of these.
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
@@ -422,7 +430,7 @@ fn on_the_modelled_machine_such_a_run_ends_as_well() {
         let windows = vec![RunWindow { log, co_runners: vec![loops] }];
         let recorded = Recorded::of(&RunFile { command: name.into(), windows }).unwrap();
         let alone = times(&Scenario::of_recording("it.rec", name, &recorded, None).unwrap())[0] / 1e6;
-        // There, a sleep that has begun is slept out.
+        // There, a sleep that has begun continues to its end.
         assert!((300.0..355.0).contains(&alone), "{name}: {alone}");
     }
 }

@@ -1,6 +1,6 @@
-//! Replays of runs whose limits change while they run: CPUs come and go, affinities, cpusets and quotas are changed. Where it makes
-//! a difference who changed a limit, the truth is two: the program itself, when it had got so far, or somebody else, at that time.
-//! The replay must hold both.
+//! Replays of runs whose limits change while they run: CPUs come and go; affinities, cpusets and quotas
+//! change. If it matters who changed a limit, there are two truths: the program did, when it had done this
+//! much, or somebody else did, at that time. The range of the replay must contain both.
 
 use crate::replayed::{told, Tape};
 use corun_model::run_log::{CpuMask, For, Left, RunLog, What};
@@ -8,11 +8,11 @@ use corun_model::CpuId;
 use corun_sim::replay::{Transcriber, Transcript};
 
 const MS: u64 = 1_000_000;
-/// How often it is looked which CPUs are switched on, in milliseconds.
+/// How often the recorder checks which CPUs are switched on, in milliseconds.
 const LOOK_MS: u64 = 100;
 const BOTH: u128 = 0b11;
 
-/// What happened, and on which CPUs from when on, in milliseconds.
+/// The events, and the CPUs that are on from which time on, in milliseconds.
 struct Run {
     tape: Tape,
     cpus: Vec<(u64, u128)>,
@@ -28,7 +28,7 @@ impl Run {
         self
     }
 
-    /// It computes for `on` of every `round` milliseconds in [from, to), and is off its CPU for the rest.
+    /// It computes for `on` of every `round` milliseconds in [from, to), and is off its CPU otherwise.
     fn shares(&mut self, task: u32, [from, to]: [f64; 2], [on, round]: [f64; 2], cpu: u32, may: u128) {
         let rounds = ((to - from) / round).round() as u32;
         for i in 0..rounds {
@@ -43,7 +43,7 @@ impl Run {
         self.tape.ends(ms, task);
     }
 
-    /// In parts, as it is taken while it happens.
+    /// The transcript, made in parts as during the run.
     fn transcript(&self) -> Transcript {
         let whole = self.tape.log(1);
         let mut transcriber = Transcriber::default();
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// It sleeps on the only CPU; then, when a second one has come, it may use both, and makes two processes.
+/// It sleeps on the only CPU. When a second one has come, it may use both, and starts two processes.
 fn widens_for_a_cpu_that_has_come() -> Run {
     let mut run = Run::on(&[(0, 1), (650, BOTH)]);
     run.runs(0.0, 1, 0, 1);
@@ -87,7 +87,8 @@ fn widens_for_a_cpu_that_has_come() -> Run {
     run
 }
 
-/// Two processes that compute for 1,000 ms each beside a loop on the only CPU; at 1,050 ms another CPU comes.
+/// Two processes that compute for 1,000 ms each next to a loop on the only CPU; at 1,050 ms another CPU
+/// comes.
 fn a_cpu_comes() -> Run {
     let mut run = Run::on(&[(0, 1), (1_050, BOTH)]);
     run.shares(1, [0.0, 1_050.0], [5.0, 15.0], 0, BOTH);
@@ -98,7 +99,8 @@ fn a_cpu_comes() -> Run {
     run
 }
 
-/// Two processes that compute for 1,200 ms each, on a CPU each beside a loop; at 1,050 ms one of the CPUs goes.
+/// Two processes that compute for 1,200 ms each, on a CPU each next to a loop; at 1,050 ms one of the CPUs
+/// goes.
 fn a_cpu_goes() -> Run {
     let mut run = Run::on(&[(0, BOTH), (1_050, 1)]);
     for task in [1, 2] {
@@ -110,7 +112,8 @@ fn a_cpu_goes() -> Run {
     run
 }
 
-/// Two processes that compute for 900 ms each beside a loop on the CPU that they may use; at 1,000 ms they may use another.
+/// Two processes that compute for 900 ms each next to a loop on the CPU that they may use; at 1,000 ms they
+/// may use another.
 fn an_affinity_becomes_wider() -> Run {
     let mut run = Run::on(&[(0, BOTH)]);
     run.shares(1, [0.0, 1_000.0], [3.0, 10.0], 0, 1);
@@ -121,8 +124,8 @@ fn an_affinity_becomes_wider() -> Run {
     run
 }
 
-/// Two processes that compute for 800 ms each, on a CPU each beside a loop; at 1,000 ms they may use one only, which they or somebody
-/// else said.
+/// Two processes that compute for 800 ms each, on a CPU each next to a loop. At 1,000 ms they may use only
+/// one: they or somebody else set that.
 fn an_affinity_becomes_narrower(by_itself: bool) -> Run {
     let mut run = Run::on(&[(0, BOTH)]);
     for task in [1, 2] {
@@ -137,12 +140,12 @@ fn an_affinity_becomes_narrower(by_itself: bool) -> Run {
     run
 }
 
-/// A budget of the one group that has any; of 0: none.
+/// A budget of the only group that has one; 0: none.
 fn budget(quota_ns: u64, period_ns: u64) -> What {
     What::Budget { quota_ns, period_ns, filled_ns: None, more: false }
 }
 
-/// Computes for 700 ms beside a loop; at 1,000 ms it gets a budget of a fifth of a CPU.
+/// Computes for 700 ms next to a loop; at 1,000 ms it gets a budget of a fifth of a CPU.
 fn a_quota_comes() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     run.tape.add(0.0, 1, budget(0, 0));
@@ -158,7 +161,8 @@ fn a_quota_comes() -> Run {
     run
 }
 
-/// Computes for 700 ms, at first with a budget of a fifth of a CPU; at 1,000 ms with none, beside a loop.
+/// Computes for 700 ms, at first with a budget of a fifth of a CPU, and from 1,000 ms on without one, next to
+/// a loop.
 fn a_quota_goes() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     run.tape.add(0.0, 1, budget(20 * MS, 100 * MS));
@@ -169,7 +173,8 @@ fn a_quota_goes() -> Run {
     run
 }
 
-/// The same, but the budget stops it at 1,000 ms for the last time, and goes while it stops nobody: nothing tells of that.
+/// The same, but the budget stops it for the last time at 1,000 ms, and is removed while it stops nobody. The
+/// log does not show that.
 fn a_quota_goes_untold() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     run.tape.add(0.0, 1, budget(20 * MS, 100 * MS));
@@ -183,7 +188,8 @@ fn a_quota_goes_untold() -> Run {
     run
 }
 
-/// Computes for 199 ms beside a loop, with a budget of 20 of every 100 ms that is filled up at 70 ms, 170 ms and so on.
+/// Computes for 199 ms next to a loop, with a budget of 20 of every 100 ms that is refilled at 70 ms, 170 ms
+/// and so on.
 fn a_quota_whose_periods_began_before() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     for period in 0..10u32 {
@@ -197,7 +203,7 @@ fn a_quota_whose_periods_began_before() -> Run {
     run
 }
 
-/// Computes for 210 ms beside a loop, with a budget of 10 of every 20 ms in one of 30 of every 100.
+/// Computes for 210 ms next to a loop, with a budget of 10 of every 20 ms inside one of 30 of every 100.
 fn a_quota_in_another() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     for period in 0..7u32 {
@@ -212,8 +218,8 @@ fn a_quota_in_another() -> Run {
     run
 }
 
-/// Two processes in a cpuset of one CPU, on which a loop is; one computes for 800 ms, the other sleeps for 1,200 ms and
-/// computes for 300. At 1,000 ms the cpuset becomes wider.
+/// Two processes in a cpuset of one CPU, which has a loop. One computes for 800 ms. The other sleeps for
+/// 1,200 ms and computes for 300. At 1,000 ms the cpuset becomes wider.
 fn a_cpuset_becomes_wider() -> Run {
     let mut run = Run::on(&[(0, BOTH)]);
     run.runs(0.0, 2, 1, 0b10);
@@ -227,7 +233,7 @@ fn a_cpuset_becomes_wider() -> Run {
     run
 }
 
-/// Two processes that could use a CPU that is never there.
+/// Two processes that could use a CPU that never comes.
 fn a_cpu_that_never_comes() -> Run {
     let mut run = Run::on(&[(0, 1)]);
     for task in [1, 2] {
@@ -248,8 +254,8 @@ fn a_cpu_that_is_not_shown() -> Run {
     run
 }
 
-/// What happens, and how long it would have taken alone: at least, and at most, by who made the change and when in the time
-/// between two looks it came.
+/// Each case, and the duration of its solo run: the least and the most, depending on who made the change and
+/// when it came between two looks.
 fn table() -> Vec<(&'static str, Run, [f64; 2])> {
     vec![
         ("widens for a CPU that has come", widens_for_a_cpu_that_has_come(), [3_000.0, 3_000.0]),
@@ -266,7 +272,7 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
             an_affinity_becomes_narrower(true),
             [1_100.0, 1_100.0],
         ),
-        // By itself: it has computed for 520 ms when the quota is seen first.
+        // If the program did it: it has computed for 520 ms when the quota is first seen.
         ("a quota comes", a_quota_comes(), [700.0, 1_320.0]),
         ("a quota whose periods began before", a_quota_whose_periods_began_before(), [889.0, 889.0]),
         ("a quota in another", a_quota_in_another(), [650.0, 650.0]),
@@ -283,12 +289,12 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
 }
 
 #[test]
-fn of_a_run_whose_limits_change_the_replay_holds_the_time_alone_whoever_changed_them() {
+fn the_replay_of_a_run_whose_limits_change_contains_the_solo_time_whoever_changed_them() {
     let mut wrong = Vec::new();
     for (situation, run, [soonest, latest]) in table() {
         let (lasted, [least, likely, most]) = told(&run.transcript());
         println!("{situation}: took {lasted}, alone {least} {likely} {most}, truth {soonest} to {latest}");
-        // A turn of the queue, and of what is known within 100 ms half of it.
+        // A turn of the queue, and half of the 100 ms within which a change is known.
         let off = 0.02 * latest;
         let holds = least <= soonest + off && latest - off <= most;
         let is_tight = least >= soonest - 60.0 - off && most <= latest + 60.0 + off;
@@ -300,7 +306,7 @@ fn of_a_run_whose_limits_change_the_replay_holds_the_time_alone_whoever_changed_
 }
 
 #[test]
-fn a_stretch_begins_with_the_limits_that_the_one_before_ended_with() {
+fn a_stretch_begins_with_the_limits_at_the_end_of_the_one_before() {
     let run = an_affinity_becomes_wider();
     let whole = run.tape.log(2);
     let mut transcriber = Transcriber::default();
@@ -311,6 +317,6 @@ fn a_stretch_begins_with_the_limits_that_the_one_before_ended_with() {
         transcriber.push(&RunLog { cpus: CpuMask(BOTH), start_ns, end_ns, events, ..RunLog::default() });
         alone += told(&transcriber.cut(part == 19)).1[1];
     }
-    // No stretch overlaps with the next: 600 ms on one CPU, 600 on two, and 300 for the later one to end.
+    // Stretches do not overlap: 600 ms on one CPU, 600 on two, and 300 until the later one ends.
     assert!((alone / 1_500.0 - 1.0).abs() < 0.03, "{alone}");
 }

@@ -1,4 +1,5 @@
-//! Replays of runs on the modelled machine, where the time alone is known: another run of the same program, without the others.
+//! Replays of runs on the modelled machine. Another run of the same program, without the others, gives the
+//! true solo time.
 
 use crate::rig;
 use corun_model::TenantId;
@@ -36,7 +37,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
 }
 
 #[test]
-fn of_programs_that_block_the_time_alone_comes_out_on_the_modelled_machine() {
+fn the_solo_time_of_programs_that_block_results_on_the_modelled_machine() {
     let mut errors = Vec::new();
     for (name, sync) in [
         ("independent", "sync = \"none\""),
@@ -77,6 +78,6 @@ fn of_programs_that_block_the_time_alone_comes_out_on_the_modelled_machine() {
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     let worst = errors.iter().copied().fold(0.0, f64::max);
     println!("mean {:.1} %, worst {:.1} %", 100.0 * mean, 100.0 * worst);
-    // 2.4 % and 15 %; a lock that devices are held under by four threads is the worst.
+    // 2.4 % and 15 %. The worst is a lock that four threads hold while they use devices.
     assert!(mean < 0.03 && worst < 0.16, "{mean} {worst}");
 }

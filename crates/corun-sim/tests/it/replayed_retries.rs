@@ -1,17 +1,17 @@
-//! Replays of programs that sleep and ask again, where others decide how often.
+//! Replays of programs that sleep and ask again. How often they do depends on others.
 
 use super::replayed::{beside_a_loop, replayed, Tape};
 use corun_model::run_log::For;
 
-/// Sleeps for a millisecond, which begins as late as looking takes.
+/// Sleeps for a millisecond. A look delays the start of the sleep.
 fn sleeps(tape: &mut Tape, ms: f64, task: u32) {
     tape.sleeps_until(ms + 0.01, task, ms + 1.0, true)
         .waits(ms + 0.01, task, For::Sleep)
         .fires(ms + 1.0, task);
 }
 
-/// Two processes hand work over by a flag at which each looks every millisecond. Of every third piece of work something is stolen. Returns
-/// how long that takes, too.
+/// Two processes hand work over with a flag, at which each looks every millisecond. In every third piece of
+/// work, time is stolen. Also returns the duration.
 fn flag(is_stolen: bool) -> (Tape, f64) {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2);
@@ -22,7 +22,7 @@ fn flag(is_stolen: bool) -> (Tape, f64) {
         if lost > 0.0 {
             tape.stolen(works_ms + 1.0, works_ms + 1.0 + lost, works);
         }
-        // Nobody is done just when the other looks.
+        // No work is done exactly when the other looks.
         let done_ms = works_ms + if round == 0 { 2.6 } else { 2.3 } + lost;
         while looks_ms < done_ms {
             sleeps(&mut tape, looks_ms, looks);
@@ -34,8 +34,9 @@ fn flag(is_stolen: bool) -> (Tape, f64) {
     (tape, works_ms)
 }
 
-/// A thread puts a piece of work into a queue of two, which takes it half a millisecond, and looks every millisecond whether there is room.
-/// Another takes them out, which takes two milliseconds each, and as long again beside a loop. Returns how long that takes, too.
+/// A thread puts pieces of work into a queue of two, which takes half a millisecond, and looks every
+/// millisecond whether there is room. Another takes them out, which takes two milliseconds each, and twice as
+/// long next to a loop. Also returns the duration.
 fn queue(is_stolen: bool) -> (Tape, f64) {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
@@ -61,7 +62,7 @@ fn queue(is_stolen: bool) -> (Tape, f64) {
 }
 
 #[test]
-fn how_often_a_program_asks_again_follows_from_how_far_others_have_got() {
+fn how_often_a_program_asks_again_depends_on_the_progress_of_others() {
     for (name, [stolen, alone]) in [("flag", [true, false].map(flag)), ("queue", [true, false].map(queue))] {
         let (took, [least, likely, most]) = replayed(&stolen.0, 2);
         println!("{name}: took {took} ({}), alone {least} {likely} {most}, truth {}", stolen.1, alone.1);
@@ -73,7 +74,7 @@ fn how_often_a_program_asks_again_follows_from_how_far_others_have_got() {
 }
 
 #[test]
-fn who_always_sleeps_as_often_may_have_to_or_may_wait_for_others() {
+fn a_task_that_always_sleeps_equally_often_may_have_to_or_may_wait_for_others() {
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
     beside_a_loop(&mut tape, 2);

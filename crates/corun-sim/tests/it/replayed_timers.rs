@@ -1,4 +1,4 @@
-//! Replays of programs that keep timers themselves: a log has only those for which they were in time.
+//! Replays of programs that keep timers themselves: a log shows only the timers for which they were in time.
 
 use super::replayed::{replayed, Tape};
 use corun_model::run_log::For;
@@ -8,7 +8,8 @@ fn computes(round: usize) -> f64 {
     [1.0, 3.0, 5.0, 2.0, 6.0, 4.0][round % 6]
 }
 
-/// A task computes for so long from a time on; half of the time it is stolen from, or not. Returns when it has.
+/// A task computes for this long from a time on. In half of the time, work may be stolen from it. Returns the
+/// time when it is done.
 fn compute(tape: &mut Tape, mut now: f64, ms: f64, stolen: bool) -> f64 {
     for _ in 0..ms as u32 {
         if stolen {
@@ -19,7 +20,8 @@ fn compute(tape: &mut Tape, mut now: f64, ms: f64, stolen: bool) -> f64 {
     now
 }
 
-/// An event loop with two timers. Each is set anew for 6 ms when its handler has computed. From a round on it is stolen from. How long it took.
+/// An event loop with two timers. Each is set again for 6 ms after its handler has computed. From a certain
+/// round on, time is stolen from it. Also returns its duration.
 fn event_loop(stolen_from: usize) -> (Tape, f64) {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
@@ -37,7 +39,8 @@ fn event_loop(stolen_from: usize) -> (Tape, f64) {
     (tape, now)
 }
 
-/// It begins every 10 ms, looks at a clock, and sleeps for what is left, if anything is. From a round on it is stolen from.
+/// It begins every 10 ms, looks at a clock, and sleeps for what is left, if anything. From a certain round
+/// on, time is stolen from it.
 fn paces_itself(stolen_from: usize) -> (Tape, f64) {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
@@ -55,7 +58,7 @@ fn paces_itself(stolen_from: usize) -> (Tape, f64) {
 }
 
 #[test]
-fn work_that_nobody_waited_for_may_not_have_been_due_before_where_a_program_keeps_timers() {
+fn in_a_program_that_keeps_timers_work_without_a_wait_may_not_have_been_due_before() {
     type Program = fn(usize) -> (Tape, f64);
     for (name, of) in [("an event loop", event_loop as Program), ("one that paces itself", paces_itself)] {
         let truth = of(usize::MAX).1;
@@ -68,8 +71,8 @@ fn work_that_nobody_waited_for_may_not_have_been_due_before_where_a_program_keep
 }
 
 #[test]
-fn whoever_waits_for_the_same_length_each_time_keeps_no_timers() {
-    // Computes and then sleeps for 6 ms, in a wait for nothing with a limit.
+fn a_task_that_waits_for_the_same_length_each_time_keeps_no_timers() {
+    // It computes and then sleeps for 6 ms, in a wait for nothing with a limit.
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
     let (mut now, mut truth) = (0.0, 0.0);
@@ -87,8 +90,9 @@ fn whoever_waits_for_the_same_length_each_time_keeps_no_timers() {
 }
 
 #[test]
-fn whoever_is_always_woken_before_its_limit_keeps_no_timers() {
-    // A thread does a piece of work whenever another, which reads them one by one, has handed it one. It waits until the same time at most.
+fn a_task_that_is_always_woken_before_its_limit_keeps_no_timers() {
+    // A thread does a piece of work whenever another one hands it over, which reads them one by one. It waits
+    // until a fixed time at most.
     let mut tape = Tape::new();
     tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
     let mut now = 0.0;

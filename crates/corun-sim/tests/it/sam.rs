@@ -1,4 +1,4 @@
-//! What ATC'16 says of its mapper, on its machines with its own programs: the shapes, not the sizes.
+//! ATC'16's statements about its mapper, on its machines with its own programs: the shapes, not the sizes.
 
 use crate::rig::scenario;
 use corun_model::{Host, Outcome};
@@ -20,7 +20,7 @@ fn speeds(machine: &str, apps: &[(&str, usize)], policy: &str, options: Options,
     let mut begin = (0, Vec::new());
     for epoch in 0..epochs {
         if epoch == 10 {
-            // Who looks at ten epochs has had them.
+            // A policy that looks every ten epochs has done so.
             begin = (engine.now_ns(), engine.progress().iter().map(|p| p.work_ns).collect());
         }
         engine.advance(EPOCH_NS).unwrap();
@@ -37,14 +37,14 @@ fn speeds(machine: &str, apps: &[(&str, usize)], policy: &str, options: Options,
 const SMALL: &str = "atc16-ivybridge-40";
 const LARGE: &str = "atc16-haswell-80";
 
-/// By how much the slowest of some programs is faster under the policy than under Linux alone.
+/// How much faster the slowest of some programs is under the policy than under Linux alone.
 fn least_gain(machine: &str, apps: &[(&str, usize)], policy: &str) -> f64 {
     let of = |policy| speeds(machine, apps, policy, Options::new(), 25);
     of(policy).iter().zip(of("observe")).map(|(a, b)| a / b).fold(f64::MAX, f64::min)
 }
 
 #[test]
-fn two_programs_that_share_data_are_told_apart_by_applications_and_not_by_tasks() {
+fn applications_and_not_tasks_distinguish_two_programs_that_share_data() {
     let mix = [("sgd", 20), ("lsgd", 20)];
     let (whole, tasks) = (least_gain(SMALL, &mix, "sam_mph"), least_gain(SMALL, &mix, "sam"));
     println!("SGD and LSGD: SAM-MPH {whole:.2}, SAM {tasks:.2}, of Linux' speed");
@@ -53,7 +53,7 @@ fn two_programs_that_share_data_are_told_apart_by_applications_and_not_by_tasks(
 }
 
 #[test]
-fn a_program_that_computes_much_keeps_its_cores_and_loses_them_to_a_mapper_that_sees_sharing_only() {
+fn a_program_that_computes_much_keeps_its_cores_except_under_a_mapper_that_sees_only_sharing() {
     let alone = [("lubench", 20)];
     let (sam, mph) = (least_gain(SMALL, &alone, "sam"), least_gain(SMALL, &alone, "sam_mph"));
     println!("LuBench: SAM {sam:.2}, SAM-MPH {mph:.2}, of Linux' speed");
@@ -71,8 +71,8 @@ fn threads_that_stall_much_for_each_other_share_a_core() {
 }
 
 #[test]
-fn pairs_that_were_looked_at_again_are_made_again() {
-    // The kernel of the machine spreads them as soon as they are let go, after 6 s.
+fn pairs_that_were_examined_again_are_restored() {
+    // The machine's kernel spreads them as soon as they are released, after 6 s.
     let speed = |epochs| speeds(SMALL, &[("hubench", 20)], "sam_mph", Options::new(), epochs)[0];
     let (before, all) = (speed(25), speed(110));
     println!("HuBench in pairs {before:.2}, over 10 s with a look {all:.2}");
@@ -81,7 +81,7 @@ fn pairs_that_were_looked_at_again_are_made_again() {
 }
 
 #[test]
-fn where_nobody_shares_data_nothing_is_confined() {
+fn if_no_program_shares_data_nothing_is_confined() {
     let mut engine = scenario(
         "machine = \"atc16-ivybridge-40\"\nduration = \"1h\"\n[[tenant]]\nworkload = \"workloads/papers/cpu.toml\"\nrepeat = true\n\
          [[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 60 }\n",

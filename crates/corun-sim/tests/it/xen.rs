@@ -90,7 +90,7 @@ fn a_guest_shares_a_vcpu_among_its_threads() {
 }
 
 #[test]
-fn a_vcpu_whose_thread_was_taken_by_another_halts_instead_of_burning_its_cpu() {
+fn a_vcpu_whose_thread_another_one_took_halts_instead_of_burning_its_cpu() {
     // Stages of unequal steps on as many vCPUs: threads wake up and are pulled to other vCPUs all the time.
     let mut e = engine(
         "machine = \"pact16-xeon-e5620\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = { vcpus = 4 }\ncpus = [0, 1, 2, 3]\nprogram = { kind = \"parallel\", threads = 4, sync = \"pipeline\", wait = \"block\", grain = \"40ms\", imbalance = 0.5, stages = 4, queue-depth = 2, iterations = 200 }\n",
@@ -103,7 +103,7 @@ fn a_vcpu_whose_thread_was_taken_by_another_halts_instead_of_burning_its_cpu() {
 }
 
 #[test]
-fn domains_of_equal_weight_share_equally_however_many_vcpus_they_have() {
+fn domains_of_equal_weight_share_equally_with_any_number_of_vcpus() {
     let vm = |name, vcpus| {
         format!("[[tenant]]\nname = \"{name}\"\nvm = {{ vcpus = {vcpus} }}\ncpus = [0, 1]\nprogram = {{ kind = \"interference\", threads = {vcpus} }}\n")
     };
@@ -131,7 +131,7 @@ fn a_running_vcpu_moves_at_a_tick_to_a_socket_with_more_than_twice_as_many_idle_
         let moves: u64 = seen.tasks.iter().map(|t| t.account.events.migrations.unwrap().total()).sum();
         (far, moves)
     };
-    // One goes; then two idle CPUs, its own among them, stand against three.
+    // One goes. Then two idle CPUs, including its own, compare with three.
     assert_eq!(placed(""), (1, 1));
     assert_eq!(placed("allowed = [0, 1, 2, 3]\n"), (0, 0));
 }
@@ -170,7 +170,7 @@ fn slices_of_all_pcpus_begin_together_unless_the_first_is_random() {
 }
 
 #[test]
-fn domain_0_wakes_up_at_once_for_io_and_costs_who_computes_what_it_takes() {
+fn domain_0_wakes_up_at_once_for_io_and_costs_computing_programs_what_it_takes() {
     let with = |dom0: &str| {
         let mut e = engine(&format!(
             "duration = \"1h\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = {{ vcpus = 2 }}\ncpus = [0, 1]\nprogram = {{ kind = \"interference\", threads = 2 }}\n{dom0}"

@@ -1,4 +1,4 @@
-//! Private caches and TLBs: threads come to a core's, leave them, and refill their footprint once.
+//! Private caches and TLBs: threads come to a core, leave it, and refill their footprint once.
 
 use super::System;
 use crate::contention::private::Private;
@@ -6,7 +6,7 @@ use crate::contention::profile::PAGE;
 use crate::contention::Running;
 use crate::machine_file::MachineModel;
 
-/// The private levels that the machine file has figures for.
+/// The private levels for which the machine file has figures.
 pub(super) fn private(model: &MachineModel) -> Option<Box<Private>> {
     let caches = model.fill_bandwidth.map_or(0.0, |_| model.l2_bytes as f64);
     let tlb = model.tlb.map_or(0.0, |tlb| tlb.entries * PAGE);
@@ -15,7 +15,7 @@ pub(super) fn private(model: &MachineModel) -> Option<Box<Private>> {
 }
 
 impl System {
-    /// A thread goes on with data that it has not used before. Returns whether rates change by it.
+    /// A thread continues with data that it has not used before. Returns whether this changes rates.
     pub fn new_data(&mut self, now_ns: u64, task: u32) -> bool {
         let on = self.task(task).on;
         let Some(private) = &mut self.private else { return false };
@@ -41,12 +41,12 @@ impl System {
         }
     }
 
-    /// When the next thread will have gone through its footprint once; `u64::MAX` for never.
+    /// When the next thread will have gone through its footprint once; `u64::MAX`: never.
     pub(super) fn warm_ns(&self) -> u64 {
         self.private.as_ref().map_or(u64::MAX, |private| private.next_ns())
     }
 
-    /// Marks the threads that have.
+    /// Marks the threads that have gone through theirs.
     pub(super) fn warm_up(&mut self, now_ns: u64) {
         if let Some(private) = &mut self.private {
             private.end_passes(now_ns, &mut self.warmed);
@@ -76,7 +76,7 @@ mod tests {
         MachineModel { l2_bytes: 256 << 10, fill_bandwidth: Some(32_000_000_000), ..of }
     }
 
-    /// One that computes in its private caches.
+    /// A program that computes in its private caches.
     fn keeps(bytes: u64) -> Character {
         let memory = MemoryUse { private: bytes, private_refs_pki: 20.0, ..MemoryUse::default() };
         Character { llc_refs_pki: 0.0, compulsory: 0.0, hidden: 0.5, memory, ..Character::default() }
@@ -87,7 +87,7 @@ mod tests {
         now_ns: u64,
         progress: [u32; 4],
         on: [Option<u32>; 4],
-        /// Nanoseconds that each task has run without getting on.
+        /// Nanoseconds that each task has run without progress.
         lost_ns: [f64; 4],
     }
 
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Lines of 256 KiB at half of a latency each.
+    /// The time to fetch the lines of 256 KiB at half of a latency each.
     fn all_of_it_ns(latency_ns: u64) -> f64 {
         4096.0 * latency_ns as f64 / 2.0
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_take_turns_pay_by_slice_and_footprint() {
+    fn two_that_take_turns_pay_for_each_slice_and_their_footprint() {
         let lost = |mine: u64, others: &[u64], slice_ns: u64| {
             let mut run = Run::on(&machine());
             let kinds: Vec<CharacterId> =
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tlb_is_filled_as_a_cache_is() {
+    fn a_tlb_is_filled_like_a_cache() {
         let tlb = Tlb { entries: 512.0, walk_ns: 40 };
         let mut run = Run::on(&MachineModel { fill_bandwidth: None, tlb: Some(tlb), ..machine() });
         let kind = Character { working_set: 4 << 20, ..keeps(256 << 10) };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stolen_grain_brings_data_that_is_not_there() {
+    fn a_stolen_grain_needs_data_that_is_not_there() {
         let mut run = Run::on(&machine());
         let kind = run.system.character(&keeps(256 << 10));
         run.set(0, Some((0, kind)));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_pays_nothing() {
+    fn a_program_without_a_footprint_pays_nothing() {
         let without = MachineModel { fill_bandwidth: None, ..machine() };
         for (model, character) in [(without, keeps(256 << 10)), (machine(), keeps(0))] {
             let mut run = Run::on(&model);

@@ -9,8 +9,8 @@ use crate::contention::coherence::Place;
 use crate::contention::{Running, ONE};
 
 impl System {
-    /// A thread that computes on may have met its siblings meanwhile, and begins where they begin, or comes from a phase in
-    /// which there are no places. Returns whether rates may change by it.
+    /// A thread continues to compute. Meanwhile it may have met its siblings and begin where they begin, or
+    /// it may come from a phase without places. Returns whether rates may change.
     pub fn goes_on(&mut self, now_ns: u64, cpu: u32, place: Place) -> bool {
         let slot = &mut self.slots[cpu as usize];
         let Some(r) = slot.running else { return false };
@@ -40,7 +40,7 @@ impl System {
         self.regroup(was.program);
     }
 
-    /// A thread joins those of its siblings that are where it is.
+    /// A thread joins the siblings at its place.
     pub(super) fn join_group(&mut self, now_ns: u64, cpu: u32, now: Running, place: Option<Place>) {
         let reach = place.map_or(u64::MAX, |_| self.profiles[now.character.0 as usize].reach_ns);
         let here = place.map_or(0, |p| p.work_ns);
@@ -53,7 +53,7 @@ impl System {
         self.regroup(now.program);
     }
 
-    /// Works out when the first cohort of each program that changed will have caught up with another.
+    /// Computes when the first cohort of each changed program will have caught up with another.
     pub(super) fn plan_catching_up(&mut self, now_ns: u64) {
         for i in 0..self.regrouped.len() {
             let program = self.regrouped[i] as usize;
@@ -85,7 +85,7 @@ impl System {
         Some(now_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
     }
 
-    /// Makes one cohort of two where one has caught up with the other.
+    /// Merges two cohorts if one has caught up with the other.
     pub(super) fn catch_up(&mut self, now_ns: u64) {
         for program in 0..self.groups.len() {
             if self.groups[program].catch_up_ns > now_ns {
@@ -125,7 +125,7 @@ impl Slot {
         })
     }
 
-    /// Counts its place on from here, before its progress changes.
+    /// Counts its place from here on, before its progress changes.
     pub(super) fn place_anew(&mut self, now_ns: u64) {
         let work_ns = self.work_ns(now_ns);
         if let Some(p) = &mut self.place {
@@ -142,7 +142,7 @@ mod tests {
     use corun_model::workload::Character;
     use proptest::prelude::*;
 
-    /// One that shares lines, on four cores with one cache; and its reach.
+    /// A program that shares lines, on four cores with one cache; and its reach.
     fn four_cores() -> (System, CharacterId, u64) {
         let mut system = System::new(&MachineModel::shipped("pact16-xeon-e5620").unwrap());
         let character = Character { llc_refs_pki: 20.0, coherence_pki: 5.0, ..Character::default() };
@@ -159,7 +159,7 @@ mod tests {
         Some(Running { task: cpu, program: 0, character, spinning: false })
     }
 
-    /// Refreshes until nothing moves by itself, or until a time.
+    /// Refreshes until nothing changes any more, or until a time.
     fn settle(system: &mut System, from_ns: u64, to_ns: u64) {
         let mut now_ns = Some(from_ns);
         while let Some(at) = now_ns.filter(|n| *n <= to_ns) {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_at_other_places_leave_each_others_lines_alone() {
+    fn threads_at_other_places_do_not_take_each_others_lines() {
         let (mut system, character, reach_ns) = four_cores();
         for (cpu, work_ns) in
             [(0, 50 * reach_ns), (1, 50 * reach_ns + reach_ns / 2), (2, 50 * reach_ns), (3, 0)]
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_comes_from_a_phase_without_places_begins_where_its_siblings_do() {
+    fn a_thread_from_a_phase_without_places_begins_where_its_siblings_do() {
         let (mut system, character, reach_ns) = four_cores();
         // It was the last to arrive where the phase ends, and computes on without a stop.
         system.set_at(0, 0, running(0, character), None);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_behind_is_faster_and_in_step_again_once_it_has_caught_up() {
+    fn a_thread_behind_is_faster_and_in_step_again_after_catching_up() {
         let (mut system, character, reach_ns) = four_cores();
         for cpu in 0..4 {
             let work_ns = if cpu == 0 { 0 } else { 2 * reach_ns };

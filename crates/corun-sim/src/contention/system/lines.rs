@@ -8,7 +8,7 @@ use crate::contention::regions::{Missed, NOWHERE};
 use crate::contention::Running;
 use corun_model::workload::Placed;
 
-/// A noticeable move of a region's share: that of a task's own data.
+/// A noticeable change of a region's share: the same as for a task's own data.
 const STEP: f64 = 1.0 / 32.0;
 
 impl System {
@@ -49,7 +49,7 @@ impl System {
         self.homes[program].begin(node);
     }
 
-    /// Lines that are not used any more leave a domain, and others come to their place.
+    /// Lines that are no longer used leave a domain, and others take their place.
     pub(super) fn leave_domain(&mut self, llc: u32, place: u32) -> Left {
         let (left, moved) = self.domains[llc as usize].leave(llc, place as usize);
         match moved {
@@ -158,8 +158,8 @@ impl System {
         missed
     }
 
-    /// The share of a region that is resident, as all its users' rates have it: they are evaluated together, so that one of them which
-    /// comes and goes does not put off the others.
+    /// The resident share of a region, as the rates of all its users have it. They are evaluated together, so
+    /// a user that comes and goes does not delay the others.
     fn region_share(&mut self, region: u32) -> f64 {
         let r = self.regions.get(region);
         let (place, domain) = (r.place as usize, &mut self.domains[r.llc as usize]);

@@ -42,7 +42,7 @@ fn magny() -> MachineModel {
 }
 
 #[test]
-fn data_of_the_main_thread_is_remote_to_all_that_run_on_other_nodes() {
+fn data_of_the_main_thread_is_remote_to_threads_on_other_nodes() {
     // CPUs 0 and 6 are on the first and the second node.
     for (where_to, parts) in
         [(Placed::Own, [0.0, 0.0]), (Placed::Main, [0.0, 1.0]), (Placed::Interleaved, [0.875, 0.875])]
@@ -56,7 +56,7 @@ fn data_of_the_main_thread_is_remote_to_all_that_run_on_other_nodes() {
 }
 
 #[test]
-fn a_link_carries_no_more_than_it_can_and_interleaving_uses_all_of_them() {
+fn a_link_carries_only_its_capacity_and_interleaving_uses_all_of_them() {
     let model = magny();
     let link = model.link_bandwidth.unwrap() as f64;
     let moved = |where_to| {
@@ -70,7 +70,7 @@ fn a_link_carries_no_more_than_it_can_and_interleaving_uses_all_of_them() {
 }
 
 #[test]
-fn what_threads_share_is_in_a_cache_once() {
+fn data_that_threads_share_is_in_a_cache_once() {
     let model = MachineModel::shipped("pact16-xeon-e5620").unwrap();
     let own = Character { llc_refs_pki: 20.0, working_set: 8 << 20, compulsory: 0.0, ..Character::default() };
     let memory = MemoryUse { shared: 8 << 20, shared_refs: 1.0, ..MemoryUse::default() };

@@ -42,7 +42,7 @@ impl System {
         near + slot.far * self.part_on(slot, node)
     }
 
-    /// Cycles that a request of a CPU's task waits for a node and the way there.
+    /// Cycles that a request of a CPU's task waits for a node and the links to it.
     #[inline]
     fn wait_for(&self, slot: &Slot, node: usize) -> f64 {
         self.nodes[node].wait + self.links.wait(slot.at.node, node)
@@ -61,7 +61,7 @@ impl System {
         all.sum::<f64>() / slot.memory.misses
     }
 
-    /// The part of a task's misses that goes to other nodes than its own.
+    /// The share of a task's misses that goes to nodes other than its own.
     #[inline]
     pub(super) fn remote_part(&self, slot: &Slot) -> f64 {
         if slot.in_spread == NOWHERE || slot.memory.misses <= 0.0 {
@@ -95,7 +95,7 @@ impl System {
         }
     }
 
-    /// Solves a node whose users wait for nothing else, and marks them where it matters.
+    /// Solves a node whose users wait for nothing else, and marks them if it matters.
     fn solve_alone(&mut self, n: usize) {
         let Self { nodes, slots, demands, dirty, .. } = self;
         let node = &mut nodes[n];
@@ -111,7 +111,7 @@ impl System {
         }
     }
 
-    /// The same of a node with its links, from scratch.
+    /// The same for a node with its links, from scratch.
     fn solve_with_links(&mut self, n: usize) {
         self.nodes[n].solved = self.nodes[n].wanted;
         (0..self.nodes.len()).for_each(|from| self.links.set(from, n, 0.0));
@@ -197,7 +197,7 @@ impl System {
         }
     }
 
-    /// An evaluated task waits for lines as its cohort did last; how long now is worked out later.
+    /// An evaluated task waits for lines as long as its cohort did last. The new wait is computed later.
     pub(super) fn contend(&mut self, cpu: u32, program: u32) {
         let slot = &mut self.slots[cpu as usize];
         slot.line_wait = self.groups[program as usize].queue(slot.cohort).wait;

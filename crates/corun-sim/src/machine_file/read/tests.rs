@@ -20,7 +20,7 @@ dram-local = "70ns"
 "#;
 
 #[test]
-fn a_file_gives_the_shape_and_says_what_it_left_to_defaults() {
+fn a_file_gives_the_shape_and_lists_what_it_left_to_defaults() {
     let m = MachineModel::parse("small.toml", SMALL).unwrap();
     assert_eq!((m.machine.cpu_count(), m.machine.count(|c| c.node)), (8, 2));
     assert_eq!((m.machine.node_distance(0, 1), m.ghz, m.latency.dram_local_ns), (Some(21), 2.5, 70));
@@ -52,7 +52,7 @@ fn bad_input_is_one_sentence_with_file_and_line() {
 }
 
 #[test]
-fn noise_without_how_often_is_refused_at_the_line_of_the_half_that_is_there() {
+fn noise_without_its_interval_is_refused_at_the_line_of_the_given_half() {
     let whole = "\n[costs]\nnoise = \"2ms\"\nnoise-every = \"580ms\"\n";
     let costs = MachineModel::parse("m.toml", &(SMALL.to_owned() + whole)).unwrap().costs;
     assert_eq!((costs.noise_ns, costs.noise_every_ns), (2_000_000, 580_000_000));
@@ -65,7 +65,7 @@ fn noise_without_how_often_is_refused_at_the_line_of_the_half_that_is_there() {
 }
 
 #[test]
-fn a_machine_may_name_the_linux_that_it_stands_for_if_that_is_modelled() {
+fn a_machine_may_name_its_linux_if_that_is_modelled() {
     let with =
         |release: &str| MachineModel::parse("m.toml", &format!("{SMALL}\n[kernel]\nlinux = \"{release}\"\n"));
     assert_eq!(MachineModel::parse("m.toml", SMALL).unwrap().linux, None);
@@ -90,7 +90,7 @@ fn noise_that_leaves_little_time_is_refused() {
 }
 
 #[test]
-fn of_two_sections_with_a_key_of_the_same_name_the_one_at_fault_is_named() {
+fn with_two_sections_that_have_a_key_of_one_name_the_wrong_one_is_named() {
     let said = refusal("dram-local = \"70ns\"", "l2 = \"4\"\n\n[cache]\nl2 = \"256KiB\"");
     assert!(said.starts_with("m.toml:15: `4` is not a time"), "{said}");
     let said = refusal("[latency]", "[cache]\nl2 = \"256KiB\"\n\n[latency]\nl2 = \"4\"");

@@ -1,14 +1,14 @@
 //! Load balancing: periodic, of idle CPUs, and of newly idle ones (see [`newidle`](super::newidle)), after `sched_balance_rq` of Linux
 //! 6.x.
 //!
-//! A CPU pulls: it compares the groups of a domain, takes the busiest one if it is busier than its own by more
-//! than the domain tolerates, and moves waiting tasks of that group's busiest queue until the imbalance is gone.
-//! Groups are ranked as the kernel does (spare capacity, fully busy, overloaded); among overloaded
-//! ones load decides, otherwise numbers of tasks do.
+//! A CPU pulls. It compares the groups of a domain, and takes the busiest one if it is busier than its own by
+//! more than the domain tolerates. Then it moves waiting tasks of that group's busiest queue until the
+//! imbalance is gone. Groups are ranked as the kernel does (spare capacity, fully busy, overloaded). Among
+//! overloaded groups load decides, otherwise numbers of tasks do.
 //!
-//! Limits: a group that pinned tasks keep unbalanced is not ranked apart; no active balance (the kernel moves a
-//! running task only for asymmetric CPUs or after repeated failure); utilisation-based migration between caches is
-//! taken as one task.
+//! Limits: a group that pinned tasks keep unbalanced has no rank of its own; no active balance (the kernel
+//! moves a running task only for asymmetric CPUs or after repeated failure); utilization-based migration
+//! between caches moves one task.
 
 use super::queues::{Discipline, Place, RESOLUTION};
 use super::Fair;
@@ -45,7 +45,7 @@ enum Migrate {
     Tasks(u64),
 }
 
-/// Tasks that a balance may move; kept from one to the next for its memory.
+/// Tasks that a balance may move; kept between balances for its memory.
 #[derive(Debug, Default)]
 pub(super) struct Movable {
     pub(super) tasks: Vec<TaskIx>,
@@ -53,14 +53,14 @@ pub(super) struct Movable {
     pub(super) queues: Vec<u32>,
 }
 
-/// The kind of CPU that a balance is for.
+/// The state of the CPU that balances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Idle {
-    /// A busy CPU's.
+    /// It is busy.
     No,
-    /// An idle CPU's.
+    /// It is idle.
     Yes,
-    /// That of a CPU which has just run out of tasks.
+    /// It has just run out of tasks.
     Newly,
 }
 
@@ -72,7 +72,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// Idle CPUs balance when some busy CPU has tasks to give.
+    /// Idle CPUs balance if a busy CPU has tasks to give.
     pub(super) fn nohz_idle(&mut self, now_ns: u64, fx: &mut Effects) {
         let mut from = 0;
         while let Some(cpu) = self.q.idle.next(from) {
@@ -103,12 +103,12 @@ impl<D: Discipline> Fair<D> {
         state.balanced_ns[level] = now_ns;
         let found = self.balance(now_ns, cpu, level, idle, fx);
         let interval = &mut self.q.cpus[cpu].interval_ns[level];
-        // Where all is balanced, look less often.
+        // If all is balanced, the next look is later.
         *interval = if found.is_some() { least } else { (2 * *interval).min(2 * least) };
         found.unwrap_or(0)
     }
 
-    /// Pulls to `cpu` within one domain; returns how many tasks came, `None` where there was no imbalance.
+    /// Pulls to `cpu` within one domain. Returns how many tasks came; `None` if there was no imbalance.
     pub(super) fn balance(
         &mut self,
         now_ns: u64,
@@ -161,8 +161,8 @@ impl<D: Discipline> Fair<D> {
         group.next_common(&self.q.idle, 0).or_else(|| group.next(0)) == Some(cpu)
     }
 
-    /// How busy a group is. Numbers of tasks are at hand; loads are looked up only where they can matter, which is
-    /// where there is no CPU to spare.
+    /// How busy a group is. The numbers of tasks are available. Loads are looked up only if they can matter:
+    /// if there is no CPU to spare.
     fn stats(&self, domain: usize, index: usize) -> Stats {
         let domain = &self.domains.all[domain];
         let (group, count) = (&domain.groups[index], self.counts[domain.first_group + index]);
@@ -175,7 +175,7 @@ impl<D: Discipline> Fair<D> {
         let pct = domain.imbalance_pct;
         let (mut util, mut runnable) = (0, 0);
         for &cpu in group {
-            // As the kernel: averages as they were when each CPU last had to do with its own.
+            // As in the kernel: averages are as old as each CPU's last update.
             let avg = &self.q.rqs[cpu].avg;
             stats.load += avg.load / RESOLUTION;
             util += avg.util;
@@ -192,7 +192,7 @@ impl<D: Discipline> Fair<D> {
         stats
     }
 
-    /// The busiest group of a domain, and the load or tasks to take from it, if that is worth it.
+    /// The busiest group of a domain, and the load or tasks to take from it, if it is worth it.
     fn find_imbalance(&self, cpu: CpuIx, level: usize, idle: Idle) -> Option<(usize, Migrate)> {
         let domain = self.domains.of_cpu[cpu][level];
         let home = self.domains.group_of[cpu][level];
@@ -232,7 +232,7 @@ impl<D: Discipline> Fair<D> {
         {
             return None;
         }
-        // A busy CPU leaves it to an idle one to even out numbers of tasks.
+        // A busy CPU lets an idle one even out numbers of tasks.
         let surplus = if idle == Idle::No { 0 } else { sibling_imbalance(&busiest, &local) };
         let prefers_siblings = self.domains.all[domain].prefers_siblings;
         let even_out = prefers_siblings && local.kind == GroupType::HasSpare && surplus > 1;
@@ -312,10 +312,10 @@ impl<D: Discipline> Fair<D> {
         moved
     }
 
-    /// Finds the tasks that wait on a CPU and may go to another, the one that last ran longest ago first (the tail of
-    /// the kernel's list).
+    /// Finds the tasks that wait on a CPU and may go to another. The one that ran longest ago comes first
+    /// (the tail of the kernel's list).
     pub(super) fn find_movable(&mut self, now_ns: u64, from: CpuIx, to: CpuIx, hot_allowed: bool) {
-        /// `sched_nr_migrate`: no more than this are looked at.
+        /// `sched_nr_migrate`: the most tasks to check.
         const MOST: usize = 32;
         let Movable { tasks, queues } = &mut self.movable;
         let mut seen = 0;
@@ -345,7 +345,7 @@ fn is_busier(a: &Stats, b: &Stats) -> bool {
     }
 }
 
-/// How many tasks the busiest group has beyond the local one (`sibling_imbalance`).
+/// How many more tasks the busiest group has than the local one (`sibling_imbalance`).
 fn sibling_imbalance(busiest: &Stats, local: &Stats) -> u64 {
     if busiest.weight == local.weight {
         return busiest.tasks.saturating_sub(local.tasks);

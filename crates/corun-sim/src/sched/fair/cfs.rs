@@ -1,9 +1,10 @@
 //! CFS: the completely fair scheduler of Linux 2.6.32 to 3.14, which the papers' machines ran.
 //!
-//! The entity with the least virtual run time runs. A tick takes the CPU from an entity that has had its part of
-//! the scheduling period; a waking entity takes it when its virtual run time lies more than the wake-up
-//! granularity behind. Sleepers come back at most half a latency behind the queue (GENTLE_FAIR_SLEEPERS), new
-//! tasks start one virtual slice ahead of it (START_DEBIT). Source: `kernel/sched/fair.c` of those versions.
+//! The entity with the least virtual run time runs. A tick takes the CPU from an entity that has had its part
+//! of the scheduling period. A waking entity takes it if its virtual run time is behind by more than the
+//! wake-up granularity. Sleepers return at most half a latency behind the queue (GENTLE_FAIR_SLEEPERS), and
+//! new tasks start one virtual slice ahead of it (START_DEBIT). Source: `kernel/sched/fair.c` of those
+//! versions.
 //!
 //! Placement and balancing are those of the last kernels with CFS ([`Cfs`]) or of an older one ([`VintageCfs`]).
 //!
@@ -26,10 +27,10 @@ pub struct CfsRules<const VINTAGE: bool> {
     wakeup_granularity_ns: u64,
 }
 
-/// Linux's scheduler from 2.6.23 to 6.5, placing and balancing as the last of these do.
+/// Linux's scheduler from 2.6.23 to 6.5, with the placement and balancing of the last of these.
 pub type Cfs = Fair<CfsRules<false>>;
 
-/// The same, placing and balancing as an older one does.
+/// The same, with the placement and balancing of an older kernel.
 pub type VintageCfs = Fair<CfsRules<true>>;
 
 impl Cfs {
@@ -58,7 +59,7 @@ impl<const VINTAGE: bool> CfsRules<VINTAGE> {
         }
     }
 
-    /// An entity's part of the scheduling period, in nanoseconds: its group's part, of which it has its own.
+    /// An entity's part of the scheduling period, in nanoseconds: its share of its group's part.
     fn slice_ns(&self, q: &Queues, rq: u32, e: u32) -> u64 {
         if q.e(e).own_slices {
             return q.e(e).slice;
@@ -83,7 +84,7 @@ impl<const VINTAGE: bool> Discipline for CfsRules<VINTAGE> {
     const PROPORTIONAL_NEWIDLE: bool = false;
     // Until 3.14 the running entities were put back and picked again every time.
     const PICKS_EVERY_LEVEL: bool = true;
-    // Less changes no decision, and is not worth a sift.
+    // Smaller differences change no decision, and are not worth a sift.
     const LEAST_RESHARE: u64 = 128;
 
     fn key(&self, e: &Entity) -> i64 {

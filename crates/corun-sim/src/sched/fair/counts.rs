@@ -54,7 +54,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// How many CPUs of a CPU's domain at a level are overloaded: the domain is a group of the one above it.
+    /// How many CPUs are overloaded in a CPU's domain at a level: the domain is a group of the one above it.
     pub(super) fn overloaded_in(&self, cpu: CpuIx, level: usize) -> usize {
         match self.domains.groups_of[cpu].get(level + 1) {
             Some(&group) => self.counts[group].overloaded as usize,

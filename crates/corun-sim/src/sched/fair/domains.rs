@@ -29,11 +29,11 @@ pub struct Domain {
     pub span: Vec<CpuIx>,
     /// The same as a set.
     pub set: CpuSet,
-    /// Its CPUs, dealt to groups.
+    /// Its CPUs, divided into groups.
     pub groups: Vec<Vec<CpuIx>>,
     /// The same as sets.
     pub sets: Vec<CpuSet>,
-    /// Number of its first group, with the groups of all domains numbered in a row.
+    /// The number of its first group. The groups of all domains are numbered consecutively.
     pub first_group: usize,
     /// How much busier (in percent of the local load) another group must be.
     pub imbalance_pct: u64,
@@ -53,7 +53,7 @@ pub struct Domains {
     pub of_cpu: Vec<Vec<usize>>,
     /// Per CPU: its group in each of those domains.
     pub group_of: Vec<Vec<usize>>,
-    /// The same, with the groups of all domains numbered in a row.
+    /// The same, with the groups of all domains numbered consecutively.
     pub groups_of: Vec<Vec<usize>>,
     /// Per CPU: the number of its LLC.
     pub llc_of: Vec<usize>,

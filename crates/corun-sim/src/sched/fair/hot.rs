@@ -52,7 +52,7 @@ impl<D: Discipline> Fair<D> {
         domain.level == Level::Smt || self.q.cpus[cpu].failed[level] > domain.cache_nice_tries
     }
 
-    /// Whether a newly idle CPU would find hot tasks only within a domain, and take none.
+    /// Whether a newly idle CPU would find only hot tasks within a domain, and take none.
     pub(super) fn all_hot(&mut self, now_ns: u64, cpu: CpuIx, level: usize) -> bool {
         let domain = &self.domains.all[self.domains.of_cpu[cpu][level]];
         if domain.level == Level::Smt || self.q.cpus[cpu].failed[level] > 0 {

@@ -1,14 +1,14 @@
 //! Load averages of entities, queues and groups, and the values that follow from them: a group's shares, and the loads of a CPU and a
 //! task as compared in balancing and placement.
 //!
-//! Method, after Linux `kernel/sched/fair.c` and `pelt.c`: an entity's average is the share of time for which it was
-//! queued; its load is that share times its weight. A queue averages the weight that is queued on it. A task that
-//! joins or leaves a queue brings its averages along at once, and they are passed on to the group's entity and to
-//! the CPU's own queue (`propagate_entity_load_avg`), so that a balance knows what the one before it has done. What
-//! a CPU contributes to its group's load is told at most once a millisecond, and only when it has changed by more than
-//! a 64th (`update_tg_load_avg`).
+//! Method, after Linux `kernel/sched/fair.c` and `pelt.c`: an entity's average is the share of time for which
+//! it was queued; its load is that share times its weight. A queue averages the weight that is queued on it.
+//! A task that joins or leaves a queue takes its averages along at once. They are passed on to the group's
+//! entity and to the CPU's own queue (`propagate_entity_load_avg`), so that a balance sees the effect of the
+//! previous one. A CPU reports its contribution to its group's load at most once a millisecond, and only if
+//! that has changed by more than a 64th (`update_tg_load_avg`).
 //!
-//! Limit: the load that a task takes along when it wakes up on another CPU moves at once, not at that CPU's next update.
+//! Limit: if a task wakes up on another CPU, its load moves at once, not at that CPU's next update.
 
 use super::queues::{part, Entity, Group, Queues, Rq, NICE_0, RESOLUTION};
 use super::tree::NIL;
@@ -85,10 +85,10 @@ impl Queues {
         self.touch(now_ns, e);
     }
 
-    /// A new task counts as one that was always queued, and as busy as its queue lets it expect
+    /// A new task counts as one that was always queued, and as busy as its queue suggests
     /// (`post_init_entity_util_avg`).
     pub fn init_load(&mut self, now_ns: u64, e: u32, rq: u32) {
-        /// Of one CPU.
+        /// The capacity of one CPU.
         const CAPACITY: u64 = 1024;
         self.touch_rq(now_ns, rq);
         let avg = self.rq(rq).avg;
@@ -146,7 +146,7 @@ impl Queues {
         let before = (owner.load(), owner.avg);
         let queued = match joined {
             Some(share) => (before.1.load + share).min(NICE_0),
-            // As if all that are left were queued equally long.
+            // As if the remaining ones had all been queued equally long.
             None => {
                 let left = if weight == 0 { 0 } else { part(avg.load, NICE_0, weight) };
                 before.1.load.min(left)
@@ -185,8 +185,8 @@ impl Queues {
         self.rqs[cpu].avg.load / RESOLUTION
     }
 
-    /// A task's load as its CPU sees it (`task_h_load`), in the same resolution and with the kernel's rounding: of
-    /// two CPUs that a move would only just even out, the `+ 1`s decide that it is made.
+    /// A task's load as its CPU sees it (`task_h_load`), in the same resolution and with the kernel's
+    /// rounding. If a move would only just even out two CPUs, the `+ 1`s decide in favor of it.
     pub fn task_load(&self, task: TaskIx) -> u64 {
         let e = self.tasks[task].entity;
         let (own, rq) = (self.e(e).load() / RESOLUTION, self.e(e).rq);

@@ -48,17 +48,18 @@ use std::rc::Rc;
 use tree::NIL;
 use vintage::Vintage;
 
-/// What both disciplines need of the machine.
+/// The options of both disciplines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairOptions {
     /// Distance between ticks in nanoseconds: 4 ms at HZ=250.
     pub tick_ns: u64,
-    /// A task that ran less than this ago is cache-hot and not moved lightly (`sched_migration_cost`, 500 µs).
+    /// A task that ran less than this ago is cache-hot and not moved easily (`sched_migration_cost`, 500 µs).
     pub migration_cost_ns: u64,
-    /// Of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience (512, as a
-    /// kernel boots).
+    /// How many of 1024 chances a newly idle CPU takes to look for a task, until it has its own experience
+    /// (512, as after the kernel boots).
     pub newidle_ratio: u32,
-    /// EEVDF: a group that runs is re-weighted as Linux 6.13 to 6.18 do (true), or as was meant and is done since.
+    /// EEVDF: whether a running group is re-weighted as in Linux 6.13 to 6.18. If not, it is re-weighted as
+    /// intended, which later kernels do.
     pub stretches_who_runs: bool,
 }
 
@@ -88,13 +89,14 @@ pub struct Fair<D> {
     vintage: Vintage,
 }
 
-/// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
+/// `1 + log2(CPUs)`, with at most 8 CPUs: Linux scales its granularities with this.
 fn granularity_factor(cpus: usize) -> u64 {
     1 + u64::from(cpus.clamp(1, 8).ilog2())
 }
 
 impl<D: Discipline> Fair<D> {
-    /// The scheduler of a machine; `streams` draw slices that are given as a range, and throw the kernel's own dice.
+    /// The scheduler of a machine. `streams` draw slices that are given as a range, and the kernel's own
+    /// random numbers.
     pub fn with(machine: &Machine, d: D, opts: FairOptions, streams: &Streams) -> Fair<D> {
         let domains = Domains::of(machine);
         let levels: Vec<usize> = domains.of_cpu.iter().map(Vec::len).collect();
@@ -112,7 +114,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// A task that has not begun is made by one on this CPU: it begins there where no CPU is idler.
+    /// A task that has not begun is created by one on this CPU. It begins there if no CPU is idler.
     pub fn begins_near(&mut self, task: TaskIx, cpu: CpuIx) {
         self.q.tasks[task].cpu = cpu;
     }
@@ -180,7 +182,7 @@ impl<D: Discipline> Fair<D> {
         true
     }
 
-    /// A delayed entity runs again from where it is.
+    /// A delayed entity runs again from its present place.
     fn requeue_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
         self.q.touch_both(now_ns, rq, e);
         self.d.requeue_delayed(&mut self.q, rq, e);
@@ -295,7 +297,7 @@ impl<D: Discipline> Fair<D> {
         self.d.preempts(&mut self.q, rq, a, b)
     }
 
-    /// The entity on the CPU's own queue that stands for this one.
+    /// The entity on the CPU's own queue that represents this one.
     fn top(&self, e: u32) -> u32 {
         match self.q.rq(self.q.e(e).rq).owner {
             NIL => e,
@@ -310,7 +312,8 @@ impl<D: Discipline> Fair<D> {
         } else if self.q.cpus[cpu].resched {
             self.flush(cpu, fx);
         } else if self.preempts_at_wakeup(now_ns, cpu, task) {
-            // When is the engine's to say: it may be delayed, and the next tick is not to have it at once.
+            // The engine decides when: the preemption may be delayed, and the next tick must not do it at
+            // once.
             fx.resched.push(Resched { cpu, by: Some(task) });
         } else {
             self.flush(cpu, fx);
@@ -323,7 +326,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// The CPU goes from one task to another. Where both are in one group, the group's own entity is left alone.
+    /// The CPU goes from one task to another. If both are in one group, the group's own entity stays.
     fn switch(&mut self, now_ns: u64, prev: Option<TaskIx>, next: Option<TaskIx>) {
         let entity = |task: Option<TaskIx>| task.map(|t| self.q.tasks[t].entity);
         let (prev, next) = (entity(prev), entity(next));
@@ -388,7 +391,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// The task that should run on a CPU now, delayed entities cleared away as they come up.
+    /// The task that should run on a CPU now. Delayed entities that come up are removed.
     #[inline]
     fn choose(&mut self, now_ns: u64, cpu: CpuIx) -> Option<TaskIx> {
         'restart: loop {
@@ -411,7 +414,7 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// A delayed entity came up: its lag is paid off, it leaves for good.
+    /// A delayed entity came up: its lag is paid off, and it leaves.
     fn settle_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
         if self.q.e(e).my_rq == NIL {
             self.dequeue(now_ns, self.q.e(e).task as TaskIx, true, false);

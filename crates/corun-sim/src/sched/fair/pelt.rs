@@ -1,9 +1,9 @@
 //! PELT: the kernel's geometric load averages (half-life 32 periods of 1024 µs), in integers.
 //!
-//! Method: `avg' = avg × y^t + now × (1 - y^t)` with `y^32 = 1/2`; `y^n` for whole periods from a table of 32,
-//! a part of a period by linear interpolation. Source: Linux `kernel/sched/pelt.c` (which sums periods one by
-//! one instead; both converge on the same averages). Limit: no frequency or capacity scaling, since modelled
-//! CPUs of one machine are equal.
+//! Method: `avg' = avg × y^t + now × (1 - y^t)` with `y^32 = 1/2`. `y^n` for whole periods comes from a table
+//! of 32, and a part of a period from linear interpolation. Source: Linux `kernel/sched/pelt.c` (which sums
+//! periods one by one instead; both converge on the same averages). Limit: no frequency or capacity scaling,
+//! since modelled CPUs of one machine are equal.
 
 /// `round(2^32 × 2^(-n/32))`.
 const DECAY: [u64; 33] = decay_table();
@@ -42,14 +42,14 @@ impl Avg {
         self.stamp >= now_ns >> 10
     }
 
-    /// Brings a queue's averages up to `now_ns`, where they are not [there](Self::is_at) yet; `load`, `runnable` and
-    /// whether something ran are what held since the last call.
+    /// Brings a queue's averages up to `now_ns`, if they are not [there](Self::is_at) yet. `load`, `runnable`
+    /// and whether something ran are the values since the last call.
     #[inline]
     pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, ran: bool) {
         let keep = self.pass(now_ns);
         let new = (1 << 32) - keep;
         self.load = share(self.load, keep) + share(load, new);
-        // Of these a queue has 1024 a task at most: products with a share stay below 2^64.
+        // A queue has at most 1024 of these for each task, so products with a share stay below 2^64.
         self.runnable = ((self.runnable * keep) >> 32) + (((runnable << 10) * new) >> 32);
         self.util = ((self.util * keep) >> 32) + if ran { new >> 22 } else { 0 };
     }
@@ -78,7 +78,7 @@ impl Avg {
     }
 }
 
-/// `x × part / 2^32`; thousands of tasks on one queue weigh more than 2^32.
+/// `x × part / 2^32`. Thousands of tasks on one queue weigh more than 2^32.
 #[inline]
 fn share(x: u64, part: u64) -> u64 {
     ((u128::from(x) * u128::from(part)) >> 32) as u64
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_average_halves_in_32_periods_and_settles_at_what_holds() {
+    fn an_average_halves_in_32_periods_and_settles_at_a_constant_input() {
         let mut a = Avg { load: 1 << 20, ..Avg::default() };
         a.update((32 * 1024) << 10, 0, 0, false);
         assert!(a.load.abs_diff(1 << 19) <= 2, "{}", a.load);

@@ -1,9 +1,9 @@
 //! The CPU of a waking or new task: `select_task_rq_fair` with `wake_affine`, `select_idle_sibling` and `find_idlest_cpu`.
 //!
-//! A woken task goes to the waker's or to its previous CPU (whichever is idle, else the less loaded one), and
-//! from there to an idle CPU under the same last-level cache if there is one. A new task goes to the idlest CPU
-//! of the machine. Limits: the search for an idle CPU looks at every CPU of the cache (the kernel bounds it by
-//! SIS_UTIL on large ones); no cluster level, no asymmetric capacity.
+//! A woken task goes to the waker's or to its previous CPU: to the one that is idle, or else to the less
+//! loaded one. From there it goes to an idle CPU under the same last-level cache if there is one. A new task
+//! goes to the idlest CPU of the machine. Limits: the search for an idle CPU looks at every CPU of the cache
+//! (the kernel bounds it by SIS_UTIL on large ones); no cluster level, no asymmetric capacity.
 
 use super::domains::Level;
 use super::queues::Discipline;
@@ -81,7 +81,7 @@ impl<D: Discipline> Fair<D> {
             .map_or(100, |&d| self.domains.all[d].imbalance_pct);
         self.q.touch_rq(now_ns, this as u32);
         self.q.touch_rq(now_ns, prev as u32);
-        // The task's own average is that of when it fell asleep.
+        // The task's own average dates from when it fell asleep.
         let load = self.q.task_load(task);
         let this_load = (self.q.cpu_load(this) + load) * 100;
         let prev_load = self.q.cpu_load(prev).saturating_sub(load) * (100 + (pct - 100) / 2);

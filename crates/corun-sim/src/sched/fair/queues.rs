@@ -96,7 +96,7 @@ pub struct Entity {
     pub deadline: i64,
     /// Lag when it left its queue (EEVDF); relative vruntime (CFS).
     pub vlag: i64,
-    /// Until which vruntime it is protected from preemption (EEVDF).
+    /// The vruntime until which it is protected from preemption (EEVDF).
     pub vprot: i64,
     /// It is queued, runs, or is delayed.
     pub on_rq: bool,
@@ -132,11 +132,11 @@ pub struct Rq {
     pub cpu: u32,
     /// Its group; [`NIL`] for the CPU's own.
     pub group: u32,
-    /// The entity that stands for it on the CPU's queue; [`NIL`] for the CPU's own.
+    /// The entity that represents it on the CPU's queue; [`NIL`] for the CPU's own.
     pub owner: u32,
     /// The tree of waiting entities.
     pub root: u32,
-    /// The running entity; [`NIL`] when none. It is not in the tree.
+    /// The running entity; [`NIL`] if there is none. It is not in the tree.
     pub curr: u32,
     /// Entities queued, running or delayed.
     pub nr: u32,
@@ -179,7 +179,7 @@ pub struct TaskState {
     pub group: Option<usize>,
     /// SCHED_BATCH.
     pub batch: bool,
-    /// Bounds of its own slices, where it has them.
+    /// Bounds of its own slices, if it has them.
     pub slice_ns: Option<(u64, u64)>,
     /// Where it may run.
     pub affinity: Option<Rc<CpuSet>>,
@@ -258,7 +258,7 @@ pub fn virtual_ns(ns: u64, weight: u64) -> i64 {
     }
 }
 
-/// `whole × share / of`, rounded down; the product may have more than 64 bits, but seldom has.
+/// `whole × share / of`, rounded down. The product may have more than 64 bits, but seldom has.
 #[inline]
 pub fn part(whole: u64, share: u64, of: u64) -> u64 {
     match whole.checked_mul(share) {
@@ -471,7 +471,7 @@ impl Queues {
         self.ents.get(e as usize).filter(waits)
     }
 
-    /// Shows the tasks that wait on a CPU, until `f` has had enough; `queues` is memory to work with.
+    /// Passes the tasks that wait on a CPU to `f` until it returns `false`; `queues` is memory to work with.
     #[inline]
     pub fn each_waiting(&self, cpu: CpuIx, queues: &mut Vec<u32>, mut f: impl FnMut(u32, &Entity) -> bool) {
         let mut more = true;

@@ -8,19 +8,19 @@ const STOCK: u32 = 1024;
 /// The success of newly-idle balancing in one domain of one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
-    /// How many of 1024 chances are taken.
+    /// The number of 1024 chances to take.
     ratio: u32,
     chances: u32,
     successes: u32,
 }
 
 impl Success {
-    /// As if half a thousand chances had been as successful as this.
+    /// As if 512 chances had been as successful as this.
     pub fn of(ratio: u32) -> Success {
         Success { ratio, chances: STOCK / 2, successes: ratio / 2 }
     }
 
-    /// Whether to look now; if so, for how many chances that stands.
+    /// Whether to look now; if so, how many chances that represents.
     pub fn throw(&mut self, dice: &mut Stream) -> Option<u32> {
         let weight = 1 + self.ratio;
         if dice.between(0, u64::from(STOCK) - 1) > u64::from(weight) {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::streams::Streams;
 
-    /// How many of `n` chances are taken when looking pays off with `pays` of 1024.
+    /// How many of `n` chances are taken if looking pays off in `pays` of 1024.
     fn taken(success: &mut Success, dice: &mut Stream, pays: u64, n: u32) -> u32 {
         (0..n)
             .filter(|_| match success.throw(dice) {

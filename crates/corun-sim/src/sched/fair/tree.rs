@@ -110,7 +110,7 @@ impl Nodes {
     /// Takes an entity out; returns the new root.
     ///
     /// # Panics
-    /// When the entity is not in the tree, or its key changed while it was.
+    /// If the entity is not in the tree, or its key changed while it was.
     #[inline]
     pub fn remove(&mut self, root: u32, e: u32) -> u32 {
         if root == e {
@@ -164,8 +164,8 @@ impl Nodes {
         Some(e)
     }
 
-    /// The entity with the least key among those whose vruntime satisfies `eligible` (which must hold for every
-    /// vruntime below one for which it holds).
+    /// The entity with the least key among those whose vruntime satisfies `eligible`. `eligible` must hold
+    /// for every vruntime below one for which it holds.
     pub fn first_eligible(&self, root: u32, eligible: impl Fn(i64) -> bool) -> Option<u32> {
         let mut e = root;
         while e != NIL {

@@ -1,4 +1,4 @@
-//! What the tests of the modelled machine share: scenarios from text, and readings of what they did.
+//! Shared code of the tests of the modelled machine: scenarios from text, and readings of what they did.
 #![allow(dead_code)]
 
 use corun_model::observation::{Observation, TenantObservation};

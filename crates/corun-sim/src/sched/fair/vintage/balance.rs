@@ -6,8 +6,8 @@
 //! taken only after failures. If moves failed more often than the domain tolerates, the running task is taken off its CPU and queued
 //! here (active balance). A CPU without tasks searches only if its idle times average more than 0.5 ms.
 //!
-//! Limits: a group whose tasks are pinned is not balanced towards another of its CPUs. `max_newidle_lb_cost` of 3.14 is left out: it is
-//! microseconds, and never decides against those 0.5 ms.
+//! Limits: a group whose tasks are pinned is not balanced towards another of its CPUs. `max_newidle_lb_cost`
+//! of 3.14 is left out: it is microseconds, and never decides against those 0.5 ms.
 
 use super::domains::Place as In;
 use super::imbalance::Busiest;
@@ -31,7 +31,7 @@ enum Looked {
     NotOurs,
     /// This many tasks were moved.
     Moved(u64),
-    /// None, and the idle CPU has a sibling that is busy.
+    /// No task was moved, and the idle CPU has a busy sibling.
     BesideBusy,
 }
 
@@ -166,7 +166,7 @@ impl<D: Discipline> Fair<D> {
             if self.q.rqs[from].runnable <= 1 || self.any_may_go(from, cpu) {
                 break (busiest, from);
             }
-            // All that it has is pinned: as if it were not there.
+            // All its tasks are pinned, so it does not count.
             self.note_pinned(cpu, level, true);
             cpus.remove(from);
             if cpus.is_empty() {
@@ -208,7 +208,7 @@ impl<D: Discipline> Fair<D> {
         nothing
     }
 
-    /// All is balanced: looks again later, at most so late.
+    /// All is balanced: the next look is later, but not later than this.
     fn settled(&mut self, cpu: CpuIx, level: usize, most_ms: u64, balanced: bool) {
         let own = &mut self.vintage.cpus[cpu];
         if balanced {
@@ -236,7 +236,8 @@ impl<D: Discipline> Fair<D> {
         any
     }
 
-    /// The CPU of a group with the greatest load, unless that is one task and more than is to be moved.
+    /// The CPU of a group with the greatest load, unless that is a single task larger than what is to be
+    /// moved.
     fn busiest_queue(&self, cpu: CpuIx, place: In, busiest: Busiest, cpus: &CpuSet) -> Option<CpuIx> {
         let group = &self.vintage.domains.all[place.domain].groups[busiest.group].set;
         let mut most = (0, None);
@@ -250,7 +251,7 @@ impl<D: Discipline> Fair<D> {
         most.1
     }
 
-    /// Moves waiting tasks from one CPU to another, up to so much load (`move_tasks`).
+    /// Moves waiting tasks from one CPU to another, up to this much load (`move_tasks`).
     #[allow(clippy::too_many_arguments)]
     fn take_load(
         &mut self,

@@ -115,7 +115,7 @@ impl Domain {
         self.set.len()
     }
 
-    /// The numbers of its groups, from `first` on and round.
+    /// The numbers of its groups, from `first` on, wrapping around.
     pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
         let n = self.groups.len();
         (0..n).map(move |i| (first + i) % n)
@@ -236,7 +236,8 @@ impl Domains {
         } else {
             worth
         };
-        // A hyperthread is worth less than half of a CPU on cores of more than two, and holds a task all the same.
+        // On cores of more than two hyperthreads, a hyperthread is worth less than half of a CPU, and still
+        // holds a task.
         Group { set, cpus, power, capacity: capacity.max(1), pinned: false }
     }
 }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_ten_cores_holds_twelve_tasks_to_3_8_and_ten_to_3_14() {
+    fn a_socket_of_ten_cores_holds_twelve_tasks_in_3_8_and_ten_in_3_14() {
         assert_eq!(
             shape(&domains("atc16-haswell-80", Linux(3, 8)), 0),
             [(2, 2, 1), (20, 10, 1), (80, 4, 12)]
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_spread_over_although_a_node_that_is_one_cache_has_no_domain_of_its_own() {
+    fn tasks_spread_over_nodes_although_a_node_with_one_cache_has_no_domain() {
         let d = domains("atc16-haswell-80", Linux(3, 8));
         let spreads: Vec<bool> = d.of_cpu[0].iter().map(|p| d.all[p.domain].spreads).collect();
         assert_eq!(spreads, [false, false, true]);
@@ -285,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn nodes_in_a_row_have_groups_that_overlap_and_the_first_nodes_view_is_everybodys() {
-        // Three nodes of two CPUs, of which the outer two are farther from each other.
+    fn nodes_in_a_row_have_overlapping_groups_and_the_first_nodes_view_counts_for_all() {
+        // Three nodes of two CPUs. The outer two are farther from each other.
         let cpus: Vec<_> = (0..6)
             .map(|i| corun_model::machine::Cpu {
                 id: corun_model::CpuId(i),
@@ -304,7 +305,7 @@ mod tests {
             d.all[place.domain].groups.iter().map(|g| g.cpus.clone()).collect()
         };
         assert_eq!(groups(0), [vec![0, 1, 2, 3], vec![2, 3, 4, 5]]);
-        // To the middle one all nodes are near.
+        // All nodes are near the middle one.
         assert_eq!(groups(2), [vec![0, 1], vec![2, 3], vec![4, 5]]);
     }
 }

@@ -24,9 +24,9 @@ struct Stats {
     load: u64,
     tasks: u64,
     idle: u64,
-    /// Load by power.
+    /// Load relative to power.
     average: u64,
-    /// Load now, without averages and by task.
+    /// Present load, without averages and relative to the number of tasks.
     by_task: u64,
     unbalanced: bool,
     has_room: bool,
@@ -42,7 +42,7 @@ pub(super) struct Busiest {
 }
 
 impl<D: Discipline> Fair<D> {
-    /// The group to take from, and how much, looking at `cpus` only; `None`: all is balanced.
+    /// The group to take from, and how much, for `cpus` only; `None`: all is balanced.
     pub(super) fn find_busiest(
         &self,
         cpu: CpuIx,
@@ -169,7 +169,7 @@ impl<D: Discipline> Fair<D> {
         load
     }
 
-    /// One task's load if that does good, else `load` (`fix_small_imbalance`).
+    /// One task's load if that helps, else `load` (`fix_small_imbalance`).
     fn at_least_one(&self, own: &Stats, busiest: &Stats, by_task: u64, load: u64, cpu: CpuIx) -> u64 {
         let own_by_task = if own.tasks > 0 { own.by_task } else { self.load_by_task(cpu) };
         let needs = if own.tasks > 0 && by_task > own_by_task { 1 } else { 2 };

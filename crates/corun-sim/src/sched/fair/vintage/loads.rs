@@ -23,7 +23,7 @@ pub(super) struct Average {
 }
 
 impl Average {
-    /// Takes in a load at a tick; the ticks missed since the last one were idle.
+    /// Adds a load at a tick; the ticks missed since the last one were idle.
     pub(super) fn take(&mut self, tick: u64, load: u64) {
         let missed = tick.saturating_sub(self.tick + 1).min(64);
         self.tick = tick;
@@ -33,13 +33,13 @@ impl Average {
             for _ in 0..missed {
                 *average = (*average * most) >> i;
             }
-            // Rounded up while it grows, or it would never get there.
+            // Rounded up while it grows, or it would never reach the load.
             let round = if load > *average { most } else { 0 };
             *average = (*average * most + load + round) >> i;
         }
     }
 
-    /// The average of an index; of 0, the load itself is taken instead.
+    /// The average of an index; for 0, the load itself is used instead.
     fn of(&self, idx: usize) -> Option<u64> {
         idx.checked_sub(1).map(|i| self.loads[i])
     }
@@ -87,7 +87,7 @@ impl<D: Discipline> Fair<D> {
         self.vintage.cpus[cpu].load.of(idx).map_or(now, |average| now.max(average))
     }
 
-    /// The load of a CPU by task.
+    /// The load of a CPU per task.
     pub(super) fn load_by_task(&self, cpu: CpuIx) -> u64 {
         match u64::from(self.q.rqs[cpu].runnable) {
             0 => 0,
@@ -108,7 +108,8 @@ impl<D: Discipline> Fair<D> {
         own * group / (self.queued_load(e.rq) + 1)
     }
 
-    /// By how much a CPU's load grows if a task's group has the task's weight more, on that CPU (`here`) or anywhere.
+    /// By how much a CPU's load grows if the task's weight is added to its group, on that CPU (`here`) or
+    /// anywhere.
     pub(super) fn grows(&self, task: TaskIx, cpu: CpuIx, here: bool) -> i64 {
         let state = &self.q.tasks[task];
         let weight = (self.q.e(state.entity).weight / RESOLUTION) as i64;

@@ -14,8 +14,9 @@
 //! | [`imbalance`] | the group to take from, and how much | `find_busiest_group` |
 //! | [`balance`] | the times, and the tasks; active balance | `rebalance_domains`, `load_balance`, `idle_balance`, `nohz_kick_needed` |
 //!
-//! Limits: no synchronous wake-ups (pipes), no buddies, no NUMA balancing (pages have no homes here), no power saving. Of the tasks
-//! that may be moved the one that ran longest ago goes first; the kernel takes the one that was queued last. A balance takes no time.
+//! Limits: no synchronous wake-ups (pipes), no buddies, no NUMA balancing (pages have no homes here), no
+//! power saving. Of the tasks that may be moved, the one that ran longest ago goes first; the kernel takes
+//! the one that was queued last. A balance takes no time.
 
 pub mod balance;
 pub mod domains;
@@ -40,11 +41,11 @@ struct Own {
     interval_ms: Vec<u64>,
     /// By domain: balances in a row that found an imbalance and moved nothing.
     failed: Vec<u32>,
-    /// Where its running task is to be moved by force.
+    /// The target, if its running task is to be moved by force.
     push_to: Option<CpuIx>,
 }
 
-/// The balancer's state; empty where a later kernel places and balances.
+/// The balancer's state; empty if a later kernel places and balances.
 #[derive(Clone, Debug)]
 pub struct Vintage {
     kernel: Kernel,
@@ -53,7 +54,7 @@ pub struct Vintage {
 }
 
 impl Vintage {
-    /// That of a machine.
+    /// The state for a machine.
     pub fn of(machine: &Machine, kernel: Kernel) -> Vintage {
         let domains = Domains::of(machine, &kernel);
         let own = |places: &Vec<domains::Place>| Own {

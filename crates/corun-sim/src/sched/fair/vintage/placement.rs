@@ -15,7 +15,7 @@ use crate::sched::{CpuIx, TaskIx, Wake};
 const FORGET_NS: u64 = 1_000_000_000;
 
 impl<D: Discipline> Fair<D> {
-    /// The CPU that a task which became runnable is queued on; it may be one that the task's affinity forbids.
+    /// The CPU on which a task that became runnable is queued. The task's affinity may forbid it.
     pub(in crate::sched::fair) fn select_cpu_then(&mut self, now_ns: u64, task: TaskIx, how: Wake) -> CpuIx {
         let prev = self.q.tasks[task].cpu;
         match how {
@@ -81,7 +81,7 @@ impl<D: Discipline> Fair<D> {
         flips(wakee) > factor && of_waker > factor * flips(wakee)
     }
 
-    /// The first idle CPU of each domain within the cache; that of the largest counts.
+    /// The first idle CPU of each domain within the cache. The one from the largest domain counts.
     fn any_idle(&self, task: TaskIx, waker: CpuIx, prev: CpuIx, target: CpuIx) -> CpuIx {
         if (target == waker || target == prev) && self.idles(target) {
             return target;
@@ -101,7 +101,8 @@ impl<D: Discipline> Fair<D> {
         found
     }
 
-    /// The first group within the cache that idles as a whole, cores before hyperthreads of the target's core.
+    /// The first group within the cache that is completely idle, cores before hyperthreads of the target's
+    /// core.
     fn idle_group(&self, task: TaskIx, prev: CpuIx, target: CpuIx) -> CpuIx {
         if self.idles(target) {
             return target;
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_woken_task_takes_an_idle_core_a_sibling_or_waits_as_its_kernel_says() {
+    fn a_woken_task_takes_an_idle_core_or_a_sibling_or_waits_as_in_its_kernel() {
         let (old, middle, new) = (Linux(2, 6), Linux(3, 8), Linux(3, 14));
         // Its CPU idles; it and its sibling are busy, and a core idles; cores have one busy thread each; so does its own alone.
         let cases: [(&[CpuIx], [CpuIx; 3]); 4] = [
