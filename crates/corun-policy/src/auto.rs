@@ -29,8 +29,8 @@
 //!   test says that the neediest tenant has less than when slots were tried.
 //! - An answer holds for a second, and twice as long each time it is found again. It holds at least as long as it took to find.
 //!
-//! Servers are not parked while they have at most their share. A tenant that waits for other things than CPUs is not parked for a while
-//! after slots have cost it too much.
+//! Servers are not parked while they have at most their share. A tenant that waits for other things than CPUs
+//! is left alone for a while after slots have cost it too much.
 //!
 //! Limits: a program that changes faster than the slots of a pair is judged by chance. If spinning cannot be seen, slots may be kept
 //! without a gain, but at no cost. CPU time of anything but tenants is subtracted from all groups of CPUs equally.
@@ -91,7 +91,7 @@ pub struct Auto {
     everybody: Everybody,
     accounts: Accounts,
     findings: Findings,
-    /// Tenants that can get into each other's way.
+    /// Tenants that can disturb each other.
     groups: Vec<Group>,
     question: Question,
     /// The shares of all tenants in the present question.

@@ -1,4 +1,4 @@
-//! `controlled_contention` (CC): as much contention as pays. Controlled Contention §III.
+//! `controlled_contention` (CC): as much contention as pays off. Controlled Contention §III.
 //!
 //! A tenant's weight is the number of its tasks that want 20 % of a CPU or more. In each slot, tenants run together as long as their
 //! weights sum to at most the **degree of contention** (DC). The search starts with the tenant that had the fewest slots, and adds each

@@ -1,15 +1,17 @@
-//! The control loop: a policy at work on a host, under a guard. `corun control` runs it on this machine, `corun sim` on the
-//! modelled one.
+//! The control loop: runs a policy on a host, under a guard. `corun control` runs it on this machine, `corun
+//! sim` on the modelled one.
 //!
-//! One epoch: the host is observed; [`Controller::look`] notes newcomers and whom the host would refuse; and
-//! [`Controller::epoch`] asks the guard, has the policy decide, and applies what it decided. [`Controller::turn`] is all
-//! of it, for whoever adds nothing in between.
+//! One epoch has three steps. The host is observed. [`Controller::look`] notes newcomers and the tenants that
+//! the host would refuse. [`Controller::epoch`] asks the guard, lets the policy decide, and applies its
+//! decisions. [`Controller::turn`] does all of it, for callers that add nothing in between.
 //!
-//! - **Guard.** A policy that does not judge itself ([`Policy::judges_itself`]) and turns knobs is measured in turn with and
-//!   without ([`guard`](crate::guard)). For a time without it everything is undone.
-//! - **Renewal.** After such a time the policy begins anew: it knows what it has found out, and that nothing is in force.
-//! - **Refusals.** A policy that did not know whom the host refuses would keep slots for them ([`refusals`]).
-//! - **Dry run.** Nothing is applied, and what a policy would have to try is only proposed ([`dry`]).
+//! - **Guard.** If a policy turns knobs and does not judge itself ([`Policy::judges_itself`]), periods with
+//!   and without it alternate and are compared ([`guard`](crate::guard)). For a period without it, everything
+//!   is undone.
+//! - **Renewal.** After such a period, the policy starts again. It keeps its findings, and knows that nothing
+//!   is in force.
+//! - **Refusals.** A policy that did not know the refused tenants would keep slots for them ([`refusals`]).
+//! - **Dry run.** Nothing is applied. What a policy would have to try is only proposed ([`dry`]).
 
 pub mod dry;
 pub mod refusals;
@@ -23,41 +25,41 @@ use dry::{Decided, Proposals};
 use refusals::Refusals;
 use std::collections::BTreeSet;
 
-/// The longest epoch, an hour: the guard counts in several of them.
+/// The longest epoch, an hour: a period of the guard has several of them.
 pub const MOST_EPOCH_NS: u64 = 3_600_000_000_000;
 
-/// How a policy is put to work.
+/// The way in which a policy runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
-    /// Measure whether the policy helps, where it does not do so itself, and give it up where it does not.
+    /// Measures whether the policy helps, unless it does so itself, and stops it if not.
     pub guard: bool,
     /// Decide, but apply nothing.
     pub dry_run: bool,
-    /// Time between two decisions in nanoseconds; `None`: what the policy wants.
+    /// Time between two decisions in nanoseconds; `None`: as the policy wants.
     pub epoch_ns: Option<u64>,
 }
 
-/// A decision and what became of it.
+/// A decision and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// When, on the host's clock.
+    /// Its time, on the host's clock.
     pub at_ns: u64,
-    /// What was decided, and why.
+    /// The decision with its reason.
     pub decision: Decision,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
 }
 
 /// What happened at the end of an epoch.
 #[derive(Debug, Default)]
 pub struct Epoch {
-    /// Whether everything was undone for a time without the policy, and what came of that.
+    /// Whether everything was undone for a period without the policy, and the result of that.
     pub undone: Option<Result<(), HostError>>,
-    /// What was decided, in the order in which it was applied.
+    /// The decisions, in the order in which they were applied.
     pub taken: Vec<Taken>,
 }
 
-/// A policy at work.
+/// A running policy.
 pub struct Controller {
     policy: Box<dyn Policy>,
     options: Options,
@@ -66,9 +68,9 @@ pub struct Controller {
     /// Whether the policy's decisions are in force.
     in_force: bool,
     refusals: Refusals,
-    /// Whom the scope covers, of those seen last.
+    /// The tenants in the scope, of those seen last.
     covered: BTreeSet<TenantId>,
-    /// What was proposed in a dry run; `None`: decisions are applied.
+    /// The proposals of a dry run; `None`: decisions are applied.
     proposals: Option<Proposals>,
 }
 
@@ -79,7 +81,7 @@ impl std::fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// A policy by its name, with its options; the scope is that of the options. Nothing is in force yet.
+    /// A policy by its name, with its options, which include the scope. Nothing is in force yet.
     ///
     /// # Errors
     /// As [`by_name`].
@@ -105,12 +107,12 @@ impl Controller {
         self.policy.as_ref()
     }
 
-    /// Whom it may touch.
+    /// The tenants that it may touch.
     pub fn scope(&self) -> &Scope {
         &self.options.scope
     }
 
-    /// Whom it may touch, of those seen last.
+    /// The tenants that it may touch, of those seen last.
     pub fn covered(&self) -> &BTreeSet<TenantId> {
         &self.covered
     }
@@ -135,18 +137,19 @@ impl Controller {
         self.guard.as_ref()
     }
 
-    /// What the guard has found; `None`: there is none.
+    /// The guard's finding; `None`: there is no guard.
     pub fn finding(&self) -> Option<Finding> {
         self.guard.as_ref().map(Guard::finding)
     }
 
-    /// Takes newcomers in and notes in the observation whom the host would refuse; `refuses` asks it about one tenant.
+    /// Takes in newcomers, and notes in the observation which tenants the host would refuse. `refuses` asks
+    /// the host about one tenant.
     pub fn look(&mut self, seen: &mut Observation, refuses: impl Fn(&Observation, &Tenant) -> bool) {
         self.refusals.fill(seen, &self.options.scope, refuses);
         self.covered = self.options.scope.covered(seen);
     }
 
-    /// Decides on what was seen, and applies it as far as the guard allows.
+    /// Decides about the observation, and applies the decisions as far as the guard allows.
     pub fn epoch(&mut self, host: &mut dyn Host, seen: &Observation) -> Epoch {
         if self.ask_the_guard(seen) == Arm::Without {
             let undone = std::mem::replace(&mut self.in_force, false).then(|| host.undo_all());
@@ -182,7 +185,7 @@ impl Controller {
         Epoch { undone: None, taken }
     }
 
-    /// One whole epoch: waits, observes, looks and decides. Returns what was seen, too.
+    /// One whole epoch: waits, observes, looks and decides. Also returns the observation.
     ///
     /// # Errors
     /// Those of the host.
@@ -209,7 +212,7 @@ impl Controller {
     }
 }
 
-/// A policy as it was at first.
+/// A policy in its initial state.
 fn anew(name: &str, options: &Options) -> Box<dyn Policy> {
     by_name(name, options).expect("these options have made this policy before")
 }
@@ -221,7 +224,7 @@ mod tests {
     use crate::registry::ALL;
 
     #[test]
-    fn who_turns_knobs_and_does_not_judge_itself_has_a_guard_where_one_is_wanted() {
+    fn a_policy_that_turns_knobs_and_does_not_judge_itself_has_a_guard_if_requested() {
         for entry in ALL {
             let policy = by_name(entry.name, &Options::new()).unwrap();
             let needs_one = !entry.knobs.is_empty() && !policy.judges_itself();
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_of_the_guard_is_longer_than_its_policy_waits_for_a_window() {
+    fn a_period_of_the_guard_is_longer_than_its_policys_wait_for_a_window() {
         let every = |time| Options::new().set("every", time);
         for (name, options) in
             [("gang", Options::new()), ("dedicated", Options::new()), ("dedicated", every("9s"))]

@@ -1,11 +1,13 @@
-//! `dedicated`: from time to time, one tenant has the machine for itself. The dedicated mode of PACT'16 §2.3 and §4.
+//! `dedicated`: from time to time, one tenant has the machine to itself. The dedicated mode of PACT'16 §2.3
+//! and §4.
 //!
-//! In a dedicated window every other tenant in scope is parked, so what the subject does in it is what it would do
-//! alone: the measurement that predictions are calibrated on. Between windows nothing is touched. A `subject` that is named is
-//! not touched either, so it need not be in scope. Without one, every tenant in scope with CPU-bound tasks gets a window in turn.
+//! In a dedicated window, every other tenant in scope is parked. So the subject does what it would do in a
+//! solo run. Predictions are calibrated with these measurements. Between windows, nothing is touched. A
+//! `subject` given by name is not touched either, so it need not be in scope. Without a name, every tenant in
+//! scope with CPU-bound tasks gets a window in turn.
 //!
-//! Limits: parking costs the others the window's part of their time (`window` of `every`); caches are still cold at its
-//! beginning.
+//! Limits: parking costs the others the window's share of their time (`window` of `every`); caches are still
+//! cold at its beginning.
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{BadPolicy, Kind, OptionSpec, Values};
@@ -47,7 +49,7 @@ pub struct Dedicated {
     window_ns: u64,
     every_ns: u64,
     next_ns: Option<u64>,
-    /// Who has the machine, and until when.
+    /// The tenant that has the machine, and until when.
     open: Option<(TenantId, u64)>,
     last: Option<TenantId>,
 }
@@ -96,7 +98,7 @@ impl Policy for Dedicated {
     fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
         let uses = self.census.take(seen, self.parking.parked());
         let is_here = |id: TenantId| seen.tasks.iter().any(|t| t.alive && t.tenant == id);
-        // Windows open and close at the epoch nearest to when they are due.
+        // Windows open and close at the epoch nearest to their time.
         let now_ns = seen.end_ns + seen.window_ns() / 2;
         if let Some((subject, until_ns)) = self.open {
             if now_ns < until_ns && is_here(subject) {

@@ -1,7 +1,7 @@
 //! `delayed_preemption`: a waking task waits before it may take a CPU. PACT'16 §5.1, equations 1 and 2.
 //!
-//! Static: the wake-ups of all tasks have the same delay (the paper tries 2 ms and 8 ms), since the running task may yield by itself
-//! meanwhile. Adaptive: each task has its own delay, which follows its **lag**
+//! Static: the wake-ups of all tasks have the same delay (the paper tries 2 ms and 8 ms), since the running
+//! task may yield meanwhile. Adaptive: each task has its own delay, which follows its **lag**
 //!
 //! ```text
 //! lag   = (t_comp - t_fair) / (t_comp + t_idle)        (1)
@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Equation 2's term "to ensure non-zero changes".
 const FLOOR_NS: i64 = 10_000;
-/// How long a CPU counts as theirs after a task in scope was seen on it, in nanoseconds.
+/// How long a CPU counts as available after a task in scope was seen on it, in nanoseconds.
 const SEEN_NS: u64 = 1_000_000_000;
 /// A task with at least this demand, in thousandths of a CPU, wants a whole CPU.
 const WHOLE_MILLI: u64 = 200;

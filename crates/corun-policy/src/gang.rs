@@ -15,8 +15,9 @@ use crate::slots::{Member, Slots};
 use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
-/// Length of a slot: short enough that nobody waits noticeably, and long enough that switching costs little. At most that of SLURM, 30
-/// s. (Under the sched_ext scheduler a park ends after 20 s in any case.)
+/// Length of a slot: short enough that no tenant waits noticeably, and long enough that switching costs
+/// little. The maximum is that of SLURM, 30 s. (Under the sched_ext scheduler a park ends after 20 s in any
+/// case.)
 pub(crate) const SLOT: OptionSpec = OptionSpec {
     name: "slot",
     default: "50ms",

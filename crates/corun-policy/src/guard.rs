@@ -1,47 +1,52 @@
-//! The guard: does a policy help? Short periods with and without it alternate, and what it gains is measured.
+//! The guard: does a policy help? Short periods with and without it alternate, and the guard measures its
+//! gain.
 //!
-//! Method: a period's value for a tenant is its useful CPU time per time (on a CPU and not known to spin). A pair is a
-//! period without the policy and the one with it that follows; its gain is the mean over tenants of the logarithm of with by
-//! without, so that one tenant cannot gain at another's cost unnoticed. A sequential test (`sequential.rs`)
-//! says after each pair, from the second on, whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up
-//! when it is not or [`PAIRS`] pairs have not shown it. One pair does not show how much pairs scatter here. A pair says nothing in
-//! which the policy did nothing, or in which a tenant that wants CPUs came or went: what others gain then is not the policy's.
-//! What was kept is measured again after a while that doubles each time. A policy that still tries out what to do (`dc=auto`) is
-//! waited for, up to [`PATIENCE`] periods: what it gains by trials says nothing of what it will gain.
+//! Method: the value of a period for a tenant is its share of useful CPU time (on a CPU and not known to
+//! spin). A pair is a period without the policy and the following one with it. Its gain is the mean over
+//! tenants of `ln(with / without)`, so that no gain at another tenant's cost goes unnoticed. After each pair,
+//! from the second on, a sequential test (`sequential.rs`) says whether the mean gain is above
+//! [`LEAST_GAIN`]. One pair does not show how much pairs scatter here. If the gain is above it, the policy is
+//! kept. The policy is stopped if it is not, or if [`PAIRS`] pairs have not shown it. A kept policy is
+//! measured again after a while, which doubles each time.
 //!
-//! A tenant that got no useful time in one of the two says nothing if it had no work then, as a server that nobody asks, and
-//! counts as a loss, or a gain, if it wanted a CPU in vain: runnable but not running, spinning, or parked all along, for
-//! [`LEAST_PER_MILLE`] of a CPU at least. What is less than [`NEXT_TO_NOTHING`] counts as that much, since nothing has no
-//! logarithm.
+//! A pair does not count if the policy did nothing in it, or if a tenant that wants CPUs came or went: then
+//! the gain of others is not the policy's. The guard waits for a policy that is still searching (`dc=auto`),
+//! up to [`PATIENCE`] periods: its gain during trials does not show its later gain.
 //!
-//! Limits: useful time is as good as the host's knowledge of spinning; a program that changes faster than a period is
-//! judged by chance; a gain in latency alone is not seen; whether a tenant that is parked all along has work is not known
-//! where its tasks that sleep are not parked with it (sched_ext).
+//! A tenant may get no useful time in one of the two periods. If it had no work then, like a server without
+//! requests, it does not count. If it wanted a CPU in vain for at least [`LEAST_PER_MILLE`] of a CPU, it
+//! counts as a loss or a gain. In vain means runnable but not running, spinning, or parked all along.
+//! Anything below [`NEXT_TO_NOTHING`] counts as that much, since zero has no logarithm.
+//!
+//! Limits: useful time is as good as the host's knowledge of spinning. If a program changes faster than a
+//! period, chance decides. The guard does not see a gain in latency alone. If a tenant is parked all along
+//! and its sleeping tasks are not parked with it (sched_ext), it is unknown whether the tenant has work.
 
 use crate::sequential::{Test, Verdict};
 use corun_model::ledger::Parts;
 use corun_model::{Observation, Policy, Tenant, TenantId};
 use std::collections::BTreeMap;
 
-/// Pairs of periods for a finding, at most.
+/// The most pairs of periods for a finding.
 pub use crate::sequential::PAIRS;
-/// What a policy must gain to be kept.
+/// The least gain of a policy that is kept.
 pub const LEAST_GAIN: f64 = 0.01;
 /// How much the log gain of a pair scatters by chance.
 const SCATTER: f64 = 0.05;
-/// So many pairs show how much they scatter.
+/// This many pairs show how much they scatter.
 const FEWEST: usize = 2;
-/// Tenants below this share of one CPU, in thousandths, say nothing.
+/// Tenants below this share of one CPU, in thousandths, do not count.
 const LEAST_PER_MILLE: u64 = 20;
 const LEAST: f64 = LEAST_PER_MILLE as f64 / 1000.0;
-/// A share of one CPU that is as good as nothing.
+/// A share of one CPU that counts as nothing.
 const NEXT_TO_NOTHING: f64 = 0.001;
 /// How long a finding holds at first, in periods.
 const HOLD: u64 = 20;
-/// How long a policy that searches is waited for, in periods over all.
+/// How long the guard waits for a policy that searches, in periods over all.
 const PATIENCE: u64 = 30;
 
-/// Its periods are so many epochs long, so many times as long as the policy's windows are apart, and at least [`PERIOD_NS`].
+/// The length of a period: this many epochs, this many times the distance of the policy's windows, and at
+/// least [`PERIOD_NS`].
 const PERIOD_EPOCHS: u64 = 16;
 const PERIOD_WINDOWS: u64 = 2;
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -57,41 +62,42 @@ pub fn period_ns(policy: &dyn Policy, epoch_ns: u64) -> u64 {
 pub enum Arm {
     /// The policy decides.
     With,
-    /// Everything is as without it.
+    /// Everything is as without the policy.
     Without,
 }
 
-/// What was found.
+/// The result so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
-    /// Not enough was seen.
+    /// The observations do not suffice yet.
     Measuring {
         /// Complete pairs so far.
         pairs: usize,
     },
-    /// It helps: the mean gain, 0.2 is a fifth more useful time.
+    /// It helps. A mean gain of 0.2 is a fifth more useful time.
     Helps {
         /// The mean gain.
         gain: f64,
     },
-    /// It does not; it is given up for good.
+    /// It does not help, and is stopped for good.
     DoesNotHelp {
         /// The mean gain.
         gain: f64,
     },
 }
 
-/// What a tenant got, and wanted, in a period: shares of one CPU.
+/// A tenant's CPU time and unmet demand in a period: shares of one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     useful: f64,
-    /// What it wanted a CPU for in vain.
+    /// The time in which it wanted a CPU in vain.
     in_vain: f64,
 }
 
 impl Share {
     fn of(parts: &Parts, period_ns: u64) -> Share {
-        // A parked task may have had nothing to do. One that sleeps by its own wish when it is let go shows that.
+        // A parked task may have had nothing to do. If it sleeps voluntarily when it is released, that is the
+        // case.
         let is_parked_all_along = parts.block_ns * 1_000 < LEAST_PER_MILLE * period_ns;
         let parked_ns = if is_parked_all_along { parts.parked_ns } else { 0 };
         let share = |ns: u64| ns as f64 / period_ns as f64;
@@ -105,12 +111,12 @@ impl Share {
     }
 }
 
-/// What is kept of a pair of periods until it is whole.
+/// The data of a pair of periods until it is complete.
 #[derive(Clone, Debug, Default)]
 struct Pair {
-    /// What tenants got in its first period, once that is over.
+    /// The shares of tenants in its first period, once that is over.
     without: Option<BTreeMap<TenantId, Share>>,
-    /// In how many of its epochs each tenant was there, and how many there were.
+    /// The number of its epochs in which each tenant was there, and the number of all its epochs.
     present: BTreeMap<TenantId, u32>,
     epochs: u32,
     /// Whether the policy has done anything in it.
@@ -118,7 +124,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether a tenant was there all the time, or wanted no CPU to speak of.
+    /// Whether a tenant was there all the time, or wanted almost no CPU time.
     fn stayed(&self, id: TenantId, share: &Share) -> bool {
         share.useful + share.in_vain < LEAST || self.present.get(&id) == Some(&self.epochs)
     }
@@ -156,17 +162,17 @@ impl Guard {
         }
     }
 
-    /// A guard over a policy that decides once in `epoch_ns`.
+    /// A guard for a policy that decides once in `epoch_ns`.
     pub fn over(policy: &dyn Policy, epoch_ns: u64) -> Guard {
         Guard::new(period_ns(policy, epoch_ns))
     }
 
-    /// What it wants now.
+    /// Its wish for now.
     pub fn arm(&self) -> Arm {
         self.arm
     }
 
-    /// What it has found.
+    /// Its finding.
     pub fn finding(&self) -> Finding {
         self.finding
     }
@@ -176,7 +182,7 @@ impl Guard {
         self.pair.has_acted = true;
     }
 
-    /// Takes an epoch that was spent as it wished; `counts` says which tenants are of interest.
+    /// Takes in an epoch that followed its wish; `counts` says which tenants count.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Arm {
         if let Finding::DoesNotHelp { .. } = self.finding {
             return Arm::Without;
@@ -208,7 +214,8 @@ impl Guard {
         self.arm
     }
 
-    /// Takes an epoch in which the policy only tried out what to do: as [`push`](Guard::push), but the period begins anew.
+    /// Takes in an epoch in which the policy only tried something. Like [`push`](Guard::push), but the period
+    /// starts again.
     pub fn push_trial(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Arm {
         let measures = matches!(self.finding, Finding::Measuring { .. }) && self.arm == Arm::With;
         if !measures || self.searched_ns >= PATIENCE * self.period_ns {
@@ -243,7 +250,7 @@ impl Guard {
             }
             Some(without) => {
                 let pair = std::mem::take(&mut self.pair);
-                // A pair that says nothing takes no place.
+                // A pair that shows nothing is not counted.
                 let is_like =
                     pair.has_acted && without.iter().chain(&shares).all(|(id, s)| pair.stayed(*id, s));
                 if let Some(gain) = log_gain(&without, &shares).filter(|_| is_like) {
@@ -271,7 +278,7 @@ fn new_test() -> Test {
     Test::new(SCATTER, LEAST_GAIN.ln_1p())
 }
 
-/// The mean of the logarithm of with by without over the tenants that had work in both; `None` without any.
+/// The mean of `ln(with / without)` over the tenants that had work in both; `None` without any.
 fn log_gain(without: &BTreeMap<TenantId, Share>, with: &BTreeMap<TenantId, Share>) -> Option<f64> {
     let logs: Vec<f64> = without
         .iter()
@@ -292,13 +299,13 @@ mod tests {
 
     const EPOCH_NS: u64 = 100;
 
-    /// An epoch in which tenants computed so much.
+    /// An epoch in which tenants computed this much.
     fn epoch(compute_ns: &[u64]) -> Observation {
         let computed = |ns: &u64| Parts { compute_ns: *ns, ..Parts::default() };
         epoch_of(&compute_ns.iter().map(computed).collect::<Vec<_>>())
     }
 
-    /// An epoch in which tenants spent their time so.
+    /// An epoch in which tenants spent their time like this.
     fn epoch_of(spent: &[Parts]) -> Observation {
         let tenant = |i: usize| Tenant {
             id: TenantId(i as u32),
@@ -323,7 +330,7 @@ mod tests {
         }
     }
 
-    /// Runs the guard on a machine that gives this with and that without the policy.
+    /// Runs the guard on a machine that gives tenants this much useful time with and without the policy.
     fn run(without: &[u64], with: &[u64], epochs: usize) -> Guard {
         let mut guard = Guard::new(5 * EPOCH_NS);
         for _ in 0..epochs {
@@ -335,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_gives_everybody_more_useful_time_is_kept() {
+    fn a_policy_that_gives_all_tenants_more_useful_time_is_kept() {
         let guard = run(&[40, 40], &[60, 50], 30);
         let Finding::Helps { gain } = guard.finding() else { panic!("{:?}", guard.finding()) };
         assert!((gain - (1.5f64 * 1.25).sqrt() + 1.0).abs() < 1e-9, "{gain}");
@@ -343,14 +350,14 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_only_moves_time_from_one_to_another_is_given_up_for_good() {
+    fn a_policy_that_only_moves_time_from_one_to_another_is_stopped_for_good() {
         let guard = run(&[50, 50], &[90, 10], 300);
         assert!(matches!(guard.finding(), Finding::DoesNotHelp { gain } if gain < 0.0));
         assert_eq!(guard.arm(), Arm::Without);
     }
 
-    /// What the guard finds when one tenant computes half of the time without the policy and has all of it with it, while
-    /// another computes `had` without and spends its time so with it.
+    /// The guard's finding if one tenant computes half of the time without the policy and all of it with it.
+    /// Another computes for `had` without the policy, and spends its time like this with it.
     fn beside(had: u64, spends: Parts) -> Finding {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let computes = |compute_ns| Parts { compute_ns, ..Parts::default() };
@@ -364,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_nothing_at_all_under_a_policy_counts_as_a_loss() {
+    fn a_tenant_that_gets_nothing_under_a_policy_counts_as_a_loss() {
         let nothing = Parts::default();
         for starved in [
             Parts { steal_ns: 100, ..nothing },
@@ -378,25 +385,25 @@ mod tests {
     }
 
     #[test]
-    fn who_merely_had_no_work_does_not_count_as_starved() {
+    fn a_tenant_without_work_does_not_count_as_starved() {
         let nothing = Parts::default();
         for idle in [
             Parts { block_ns: 100, ..nothing },
             Parts { block_ns: 99, steal_ns: 1, ..nothing },
-            // Parked in the slots of others, it slept in its own.
+            // It was parked in the slots of others, and slept in its own.
             Parts { block_ns: 25, parked_ns: 75, ..nothing },
             nothing,
         ] {
             let found = beside(50, idle);
             assert!(matches!(found, Finding::Helps { gain } if gain > 0.9), "{idle:?}: {found:?}");
         }
-        // Parked all along, but it had next to no work before either.
+        // It was parked all along, but it had almost no work before either.
         let found = beside(1, Parts { parked_ns: 100, ..nothing });
         assert!(matches!(found, Finding::Helps { .. }), "{found:?}");
     }
 
     #[test]
-    fn a_policy_that_ends_starvation_gains_much_and_not_without_bound() {
+    fn a_policy_that_ends_starvation_gains_much_but_within_bounds() {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let nothing = Parts::default();
         for _ in 0..30 {
@@ -411,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn it_measures_with_and_without_in_turn_before_it_finds() {
+    fn the_guard_alternates_with_and_without_before_a_finding() {
         let guard = run(&[40, 40], &[44, 44], 11);
         assert_eq!(guard.finding(), Finding::Measuring { pairs: 1 });
         let guard = run(&[40, 40], &[44, 44], 10 * PAIRS);
@@ -434,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tenant_gains_since_another_came_or_went_is_not_the_policys() {
+    fn a_gain_since_another_tenant_came_or_went_is_not_the_policys() {
         for (without, with) in [(&[50, 50][..], &[90][..]), (&[90], &[50, 50])] {
             assert_eq!(run(without, with, 40).finding(), Finding::Measuring { pairs: 0 }, "{with:?}");
         }
@@ -452,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_searches_is_judged_by_what_it_finds_but_is_not_waited_for_for_ever() {
+    fn a_policy_that_searches_is_judged_by_its_result_but_the_guard_does_not_wait_for_ever() {
         let trials = 2 * 5;
         let mut guard = Guard::new(5 * EPOCH_NS);
         let mut tried = 0;
@@ -476,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_measured_again() {
+    fn a_kept_policy_is_measured_again() {
         let mut guard = run(&[40], &[60], 30);
         let holds = HOLD * 5;
         let arms: Vec<Arm> = (0..holds).map(|_| guard.push(&epoch(&[60]), |_| true)).collect();
@@ -484,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_that_do_not_count_and_idle_ones_say_nothing() {
+    fn tenants_out_of_scope_and_idle_ones_do_not_count() {
         let mut guard = Guard::new(EPOCH_NS);
         for _ in 0..20 {
             guard.acted();

@@ -1,9 +1,9 @@
 //! `paired_gang`: two tenants at a time if their demands fit together. Paired gang scheduling (Wiseman and Feitelson, 2003), as in
 //! Controlled Contention §VII: two jobs share a gang as long as there are enough CPUs.
 //!
-//! The tenant whose turn it is runs. The next in turn runs with it if its demand fits into the CPUs that are left. Demand is averaged
-//! over running and blocking. A job that waits for devices half of its time leaves half of its CPUs free.
-//! blocking, fits into the CPUs that are left. A job that waits for devices half of its time leaves half of its CPUs.
+//! The tenant whose turn it is runs. The next in turn runs with it if its demand fits into the CPUs that are
+//! left. Demand is averaged over running and blocking. A job that waits for devices half of its time leaves
+//! half of its CPUs free.
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::gang::{epoch_of, members, AGE_SLOTS, LEAST, SLOT};

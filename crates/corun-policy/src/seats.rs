@@ -79,7 +79,7 @@ impl<'a> Seats<'a> {
     }
 }
 
-/// Tenants that can get into each other's way, and their CPUs.
+/// Tenants that can disturb each other, and their CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The tenants.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn two_loops_on_one_cpu_do_not_fit_and_on_two_they_do_whoever_else_is_there() {
+    fn two_loops_on_one_cpu_do_not_fit_and_on_two_they_do_with_any_others() {
         let confined = confined(&[vec![0b01], vec![0b01], vec![0b10], vec![0b01, 0b01]]);
         let mut seats = Seats::new(2, &confined);
         assert!(

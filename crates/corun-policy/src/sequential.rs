@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_useless_change_is_kept_no_more_often_than_the_error_rate_says() {
+    fn a_useless_change_is_kept_no_more_often_than_the_error_rate() {
         // Sums of twelve uniform draws are nearly normal.
         let mut state = 1u64;
         let mut uniform = || {

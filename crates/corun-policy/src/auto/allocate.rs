@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn while_slots_are_not_found_to_help_nobody_waits() {
+    fn while_slots_are_not_found_to_help_no_tenant_waits() {
         let mut machine = Machine::new(&[BUSY, BUSY], &[0], &[]);
         machine.findings.takes_turns = false;
         machine.share(1);

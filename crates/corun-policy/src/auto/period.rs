@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_that_nobody_judged_for_a_window_wait_for_nobody() {
+    fn loops_not_judged_for_a_window_wait_for_nothing() {
         let did = seen(&[loops(0), loops(1_000)]);
         assert_eq!((did.waits(), did.may_spin()), (Waits::No, false));
     }

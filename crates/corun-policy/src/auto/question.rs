@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn where_spinning_may_be_hidden_slots_are_kept_unless_they_cost_something() {
+    fn if_spinning_may_be_hidden_slots_are_kept_unless_they_cost_something() {
         let free = [of(true, 500, 490), of(false, 500, 495)];
         assert_eq!(asked(&[free; 2]).verdict(false), Verdict::DoesNotHelp);
         assert_eq!(asked(&[free; 2]).verdict(true), Verdict::Helps);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proposal_is_told_with_its_reason_and_once_for_the_same_tenants() {
+    fn a_proposal_is_reported_with_its_reason_and_once_for_the_same_tenants() {
         let mut proposals = Proposals::default();
         let covered = BTreeSet::from([1, 2, 3, 4].map(TenantId));
         let mut told = |tenants: &[u32], because: Reason| {

@@ -1,7 +1,8 @@
 //! Classifies an application by the counters of its tasks and by its last epochs. ATC'16 §4.2, §4.3.
 //!
-//! The task with the most coherence activity determines how much its application shares, and its IPC (§4.2). SPC, by which §4.4 sorts
-//! applications, is of all tasks together; the paper does not say of which. To exceed a threshold is to be above it.
+//! The task with the most coherence activity determines how much its application shares, and its IPC (§4.2).
+//! SPC, by which §4.4 sorts applications, covers all tasks together; the paper does not say which tasks it
+//! uses. To exceed a threshold is to be above it.
 //!
 //! Activity is lines fetched from other caches per million cycles of the paper's clock. Its thresholds are for 2.2 GHz and scale with
 //! frequency (§5.4), so rates are measured per time. Lines from other sockets are what closeness would save. With few of these and many
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_shares_most_says_whether_its_application_computes() {
+    fn the_task_that_shares_most_decides_whether_its_application_computes() {
         let busy = epoch(0, 0, 0, 2_000_000);
         let classified = |leader: std::iter::Once<Sums>| {
             let mut a = Application::default();
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_count_alike_however_long_they_are() {
+    fn samples_of_any_length_count_equally() {
         let sample =
             |cycles, far| Sums { cycles, on_cpu_ns: cycles / 2, ..epoch(far, 0, 0, 0).next().unwrap() };
         let both = [sample(2_000_000, 0), sample(500_000, 1_000)];
@@ -415,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_another_node_are_a_part_of_all_lines_from_memory() {
+    fn lines_from_another_node_are_a_share_of_all_lines_from_memory() {
         let of = |bytes, remote| Sums { dram_bytes: bytes, remote, ..Sums::NONE }.remote_percent();
         assert_eq!(of(Some(6_400), Some(75)), Some(75));
         assert_eq!((of(None, Some(75)), of(Some(6_400), None), of(Some(0), Some(0))), (None, None, None));
     }
 
     #[test]
-    fn epochs_close_together_say_nothing_of_what_distance_costs() {
+    fn epochs_close_together_do_not_show_the_cost_of_distance() {
         let mut a = Application::default();
         a.window(epoch(1_000, 900, 450_000, 400_000), &T, false);
         let (spc, computes) = (a.spc(), a.computes());
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_changes_close_together_keeps_what_distance_cost() {
+    fn a_class_that_changes_close_together_keeps_the_cost_of_distance() {
         let mut a = Application::default();
         // It shares a little, then much. Its tasks are collected before that is known, and are close from then on.
         (0..4).for_each(|_| a.window(epoch(500, 0, 400_000, 300_000), &T, true));
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_absent_says_nothing() {
+    fn an_absent_counter_shows_nothing() {
         let all = Counters { cycles: Some(1), instructions: Some(1), ..Counters::default() };
         assert_eq!(Sums::of(1, &all), None);
     }

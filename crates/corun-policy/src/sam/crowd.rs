@@ -1,8 +1,9 @@
 //! Maps tasks to sockets if more run than there are contexts. The kernel distributes the CPUs of a socket.
 //!
-//! Sockets have room for the same number of tasks. Applications choose one after the other, as for contexts. One whose tasks share data
-//! takes a socket that has room for all of it, preferably one that nobody has chosen and that holds most of it; otherwise as few
-//! sockets as possible. Other tasks stay where they are, as long as there is room.
+//! Sockets have room for the same number of tasks. Applications choose one after the other, as for contexts.
+//! If an application's tasks share data, it takes a socket that has room for all of it. It prefers one that
+//! no other has chosen and that holds most of it; otherwise it takes as few sockets as possible. Other tasks
+//! stay where they are, as long as there is room.
 
 use super::mapping::{At, Need};
 use corun_model::{Machine, TaskId};
@@ -83,7 +84,7 @@ mod tests {
         Need { together: true, in_pairs: false, own_cores: false, by_core: true, apart: false };
 
     #[test]
-    fn applications_that_share_data_have_sockets_of_their_own_and_nobody_moves_twice() {
+    fn applications_that_share_data_have_their_own_sockets_and_no_task_moves_twice() {
         let m = Machine::synthetic(2, 1, 2, 1);
         let tasks =
             |from: u32, at: fn(u32) -> Option<usize>| (from..from + 6).map(|t| (TaskId(t), at(t))).collect();
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_a_place_and_sockets_are_equally_full() {
+    fn every_task_has_a_place_and_sockets_are_equally_full() {
         let m = Machine::synthetic(2, 1, 2, 2);
         let tasks: Vec<At> = (0..20).map(|t| (TaskId(t), Some(0))).collect();
         let alone = Need { together: false, ..SHARES };

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn two_applications_that_share_data_get_a_socket_each_and_a_core_per_task_where_there_are_enough() {
+    fn two_applications_that_share_data_get_a_socket_each_and_a_core_per_task_if_possible() {
         let m = machine();
         for n in [10, 20] {
             let at = map(&m, &[(n, SHARES), (n, SHARES)]);

@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn a_task_goes_round_until_it_is_where_its_memory_is() {
+    fn a_task_goes_round_until_it_is_at_its_memory() {
         assert_eq!(ends([100, 100, 0, 100], 0), (2, 2));
         assert_eq!(ends([100, 100, 0, 100], 2), (2, 0));
         assert_eq!(ends([0, 100, 100, 100], 1), (0, 3));
     }
 
     #[test]
-    fn memory_that_lies_on_all_nodes_moves_nobody_for_long() {
+    fn memory_on_all_nodes_moves_no_task_for_long() {
         assert_eq!(ends([75, 75, 75, 75], 0), (3, 3));
         // If one node has more of the memory, that node.
         assert_eq!(ends([90, 60, 75, 75], 0).0, 1);

@@ -38,7 +38,7 @@ fn the_papers_worked_example_runs_1_3_4_and_then_2_4() {
 }
 
 #[test]
-fn a_tenant_heavier_than_the_degree_of_contention_runs_alone_and_it_is_said() {
+fn a_tenant_heavier_than_the_degree_of_contention_runs_alone_and_the_reason_says_so() {
     let mut toy = worked_example();
     let mut policy = cc(&[("dc", "30")]);
     let said = toy.epoch(policy.as_mut());
@@ -53,7 +53,7 @@ fn a_tenant_heavier_than_the_degree_of_contention_runs_alone_and_it_is_said() {
 }
 
 #[test]
-fn by_usage_tasks_that_get_less_than_a_fifth_of_a_cpu_weigh_nothing_whatever_they_want() {
+fn by_usage_tasks_that_get_less_than_a_fifth_of_a_cpu_weigh_nothing_at_any_demand() {
     // 16 tasks that want a whole CPU share two: each gets an eighth of one.
     let crowded = || Toy::new(2, vec![who("one", 8, 1_000), who("other", 8, 1_000)]);
     let parks = |options: &[(&str, &str)]| {
@@ -76,7 +76,7 @@ fn a_tenant_without_cpu_bound_tasks_is_never_parked() {
 }
 
 #[test]
-fn when_one_ends_early_its_place_in_the_slot_is_given_to_one_that_fits() {
+fn if_one_ends_early_its_place_in_the_slot_goes_to_one_that_fits() {
     let mut toy = worked_example();
     let mut policy = cc(&[("dc", "48"), ("slot", "1s")]);
     toy.epoch(policy.as_mut());
@@ -92,7 +92,7 @@ fn when_one_ends_early_its_place_in_the_slot_is_given_to_one_that_fits() {
 }
 
 #[test]
-fn a_newcomer_waits_its_turn_and_nobody_elses() {
+fn a_newcomer_waits_for_its_turn_and_no_other() {
     let mut toy = Toy::new(4, (0..4).map(|i| who(&format!("{i}"), 4, 1_000)).collect());
     let late = toy.id("3");
     toy.present.remove(&late);
@@ -116,7 +116,7 @@ fn searched(reason: &Reason) -> Option<(u64, DcSearched)> {
 }
 
 #[test]
-fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
+fn the_degree_of_contention_is_found_online_and_the_reason_says_how() {
     let mut toy = Toy::new(8, vec![who("a", 8, 1_000), who("b", 8, 500), who("c", 8, 500)]);
     let mut policy = cc(&[("dc", "auto"), ("slot", "10ms")]);
     let mut reasons = Vec::new();
@@ -133,7 +133,7 @@ fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
 }
 
 #[test]
-fn a_policy_that_was_interrupted_keeps_the_degree_of_contention_it_has_found() {
+fn an_interrupted_policy_keeps_its_degree_of_contention() {
     let mut toy = Toy::new(8, vec![who("a", 8, 1_000), who("b", 8, 500), who("c", 8, 500)]);
     let mut policy = cc(&[("dc", "auto"), ("slot", "10ms")]);
     assert!(!policy.is_searching(), "it has seen nobody yet");

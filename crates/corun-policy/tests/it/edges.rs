@@ -1,5 +1,5 @@
-//! Whatever a host shows, a policy decides without a panic: windows of any length, weights out of range, tenants that come and go
-//! within a slot, refused tenants, parks that fail.
+//! Policies decide without a panic on any observation: windows of any length, weights out of range, tenants
+//! that come and go within a slot, refused tenants, parks that fail.
 
 use crate::toy::{who, Toy, MS};
 use corun_model::{Action, Observation, TenantId};

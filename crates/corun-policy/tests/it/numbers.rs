@@ -6,7 +6,7 @@ use corun_policy::sequential::{ERROR_PERCENT, PAIRS};
 const DOCUMENT: &str = include_str!("../../../../docs/policies.md");
 
 #[test]
-fn the_document_has_every_number_of_auto_with_what_would_break_without_it() {
+fn the_document_has_every_number_of_auto_with_the_consequence_of_leaving_it_out() {
     assert!(ALL.len() <= 8, "{} numbers", ALL.len());
     let rows = ALL.iter().map(|n| format!("| `{}` | {} | {} | {} |\n", n.name, n.value, n.is, n.without));
     let table = rows.collect::<String>();

@@ -50,7 +50,7 @@ fn every_policy_passes_the_conformance_suite() {
 }
 
 #[test]
-fn the_registry_says_of_a_policy_what_the_policy_says() {
+fn the_registry_agrees_with_every_policy() {
     for entry in ALL {
         let policy = by_name(entry.name, &Options::new()).unwrap();
         assert_eq!((policy.name(), policy.knobs()), (entry.name, entry.knobs));
@@ -64,7 +64,7 @@ fn the_registry_says_of_a_policy_what_the_policy_says() {
 }
 
 #[test]
-fn every_option_takes_its_own_bounds_and_refuses_what_lies_beyond() {
+fn every_option_takes_its_bounds_and_refuses_values_beyond() {
     for entry in ALL {
         for option in entry.options {
             let set =
@@ -130,7 +130,7 @@ fn tenants_whose_threads_fit_the_cpus_together_share_a_gang() {
 }
 
 #[test]
-fn tenants_that_are_confined_to_one_cpu_take_turns_and_others_run_beside_them() {
+fn tenants_confined_to_one_cpu_take_turns_and_others_run_with_them() {
     let on = |name: &str, cpu| Who { cpus: Some(vec![cpu]), ..who(name, 1, 1_000) };
     let mut toy = Toy::new(4, vec![on("a", 0), on("b", 0), on("c", 1), who("d", 2, 1_000)]);
     let mut gang = by_name("gang", &Options::new()).unwrap();
@@ -160,7 +160,7 @@ fn without_sharing_a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
 }
 
 #[test]
-fn nobody_waits_for_a_tenant_that_somebody_has_stopped() {
+fn no_tenant_waits_for_one_that_somebody_has_stopped() {
     for name in ["gang", "paired_gang", "auto"] {
         let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000)]);
         let mut policy = by_name(name, &Options::new()).unwrap();
@@ -215,7 +215,7 @@ fn an_adaptive_delay_grows_with_more_than_a_fair_share_and_not_with_less() {
 }
 
 #[test]
-fn helpers_that_sleep_do_not_take_their_workers_fair_share_away() {
+fn sleeping_helpers_do_not_reduce_their_workers_fair_share() {
     // Two programs with one worker each on two CPUs. One has eight more threads that hardly run. Each worker has a CPU.
     let mut toy = Toy::new(2, vec![who("with", 1, 1_000), who("without", 1, 1_000)]);
     let mut policy = by_name("delayed_preemption", &Options::new()).unwrap();
@@ -238,7 +238,7 @@ fn helpers_that_sleep_do_not_take_their_workers_fair_share_away() {
 }
 
 #[test]
-fn a_new_task_does_not_keep_the_delay_of_the_one_that_made_it() {
+fn a_new_task_does_not_keep_the_delay_of_its_parent() {
     let mut toy = Toy::new(4, vec![who("all", 4, 1_000), who("little", 3, 300), who("parked", 2, 300)]);
     let late = ["little", "parked"].map(|name| toy.id(name));
     late.iter().for_each(|id| assert!(toy.present.remove(id)));
@@ -444,7 +444,7 @@ fn auto_subtracts_steal_of_the_host_from_running_tasks_only_once() {
 }
 
 #[test]
-fn nobody_waits_for_a_refused_tenant() {
+fn no_tenant_waits_for_a_refused_one() {
     // A tenant that comes later, wants as much as the others, and is refused in any case.
     for name in ["gang", "paired_gang", "controlled_contention"] {
         let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000), who("sshd", 2, 1_000)]);
