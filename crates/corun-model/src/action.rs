@@ -7,7 +7,7 @@ use crate::tenant::{TaskId, TenantId};
 /// Defines the knobs, their list and their names in one table, so that none can be missing in one of them.
 macro_rules! knobs {
     ($($(#[$about:meta])* $knob:ident = $name:literal,)*) => {
-        /// A thing a policy may set. Everything the papers' schedulers do is one of these.
+        /// A thing that a policy may set. All actions of the papers' schedulers are among these.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Knob {
             $($(#[$about])* $knob,)*
@@ -40,7 +40,7 @@ knobs! {
     Weight = "weight",
 }
 
-/// One turn of one knob.
+/// One change of one knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Gives a task slices drawn uniformly from `[min_ns, max_ns]`; equal bounds are a fixed slice.

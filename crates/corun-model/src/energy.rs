@@ -9,7 +9,7 @@
 //! | package | the processor as a whole: cores, caches, memory controller, graphics where it is in there; summed over sockets |
 //! | core | its cores, a part of the package |
 //! | dram | the memory's, not a part of the package |
-//! | psys | the platform: packages and what else its maker chose, on some laptops and servers |
+//! | psys | the platform: packages and whatever else its maker included, on some laptops and servers |
 //!
 //! Reports quote packages, since machines that count anything count them.
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_has_what_both_windows_tell() {
+    fn a_sum_has_only_what_both_windows_report() {
         let one = Energy { package_uj: Some(3), core_uj: Some(1), ..Energy::default() };
         let next = Energy { package_uj: Some(4), dram_uj: Some(9), ..Energy::default() };
         assert_eq!(one.plus(&next), Energy { package_uj: Some(7), ..Energy::default() });
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn watts_are_joules_by_seconds() {
+    fn watts_are_joules_per_second() {
         assert_eq!(watts(5_000_000, 2_000_000_000), Some(2.5));
         assert_eq!(watts(5, 0), None);
     }

@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_amounts_are_fair_and_one_that_is_all_is_not() {
+    fn equal_amounts_are_fair_and_a_single_owner_is_not() {
         assert_eq!(jain(&[2.0, 2.0, 2.0]), Some(1.0));
         assert!((jain(&[1e9, 1.0, 1.0, 1.0]).unwrap() - 0.25).abs() < 1e-6);
         assert_eq!(jain(&[]), None);

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_one_of_two_did_not_measure_is_part_of_the_block_of_both() {
+    fn a_stop_that_only_one_of_two_measured_is_part_of_the_block_of_both() {
         let held = Some(Held { stopped_ns: 4, frozen_ns: 3 });
         let known = Ledger::new(Parts { block_ns: 5, held, ..Parts::default() }, 12).unwrap();
         let unknown = Ledger::new(Parts { block_ns: 5, ..Parts::default() }, 5).unwrap();

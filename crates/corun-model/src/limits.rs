@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_windows_the_later_set_and_the_looser_quota_hold() {
+    fn of_two_windows_the_later_set_and_the_looser_quota_apply() {
         let of = |task, cpus: &[u32]| TaskLimits {
             task: TaskId(task),
             process: TaskId(1),

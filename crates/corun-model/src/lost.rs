@@ -14,7 +14,8 @@ pub struct Loss {
     pub untracked_tasks: u64,
     /// Tasks that are in their tenant's sums, but not in the list.
     pub unlisted_tasks: u64,
-    /// CPU time of tasks that lived too short to be looked at, in nanoseconds: in their tenant's sums. How long they waited is in none.
+    /// CPU time of tasks too short-lived to be seen individually, in nanoseconds. It is in their tenant's
+    /// sums. Their waiting time is in no sum.
     pub unseen_ns: u64,
 }
 

@@ -437,7 +437,7 @@ mod tests {
     use crate::tenant::TenantKind;
 
     #[test]
-    fn a_tenant_waits_for_the_outside_where_nothing_of_it_runs_sleeps_or_reads_a_device() {
+    fn a_tenant_waits_for_the_outside_if_none_of_its_tasks_runs_sleeps_or_reads_a_device() {
         let waited = |compute_ns, steal_ns, block: BlockReasons| {
             let parts = Parts { compute_ns, steal_ns, block_ns: block.sum_ns(), ..Parts::default() };
             let total_ns = compute_ns + steal_ns + block.sum_ns();

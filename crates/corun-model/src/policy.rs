@@ -1,4 +1,4 @@
-//! `Policy`: decides, once an epoch, which knobs to turn. Passive and pure: same observations, same decisions.
+//! `Policy`: decides once an epoch which knobs to turn. Passive and pure: same observations, same decisions.
 
 use crate::action::{Action, Knob, Outcome};
 use crate::machine::Machine;
@@ -10,45 +10,47 @@ pub trait Policy {
     /// Its name, as in the papers and on the command line: `gang`, `delayed_preemption`.
     fn name(&self) -> &'static str;
 
-    /// The knobs it may turn; a host that lacks one of them can say so before anything starts.
+    /// The knobs that it may turn. A host that lacks one of them can say so before anything starts.
     fn knobs(&self) -> &'static [Knob];
 
-    /// How often it wants to decide, in nanoseconds, where nobody says otherwise.
+    /// How often it wants to decide, in nanoseconds, unless the user sets it.
     fn epoch_ns(&self) -> u64 {
         100_000_000
     }
 
-    /// How many epochs may pass now until it decides again: more than one while it only waits for something to change.
+    /// How many epochs may pass until it decides again: more than one while it only waits for a change.
     fn epochs_to_wait(&self) -> u64 {
         1
     }
 
-    /// What to do, given the last epoch. Actions already in force need not be repeated.
+    /// Decides about the last epoch. Actions already in force need not be repeated.
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision>;
 
-    /// Whether it still tries out what to do: what is gained meanwhile says nothing of what will be.
+    /// Whether it is still searching. The gain during a search does not show the later gain.
     fn is_searching(&self) -> bool {
         false
     }
 
-    /// Whether it measures by itself that what it does helps, and leaves off where it does not. A guard over it would measure
-    /// its measuring, and a dry run, in which nothing comes of anything, shows only what it would try.
+    /// Whether it measures if it helps, and stops if not. A guard would measure its measurements. A dry run,
+    /// in which nothing has an effect, shows only what it would try.
     fn judges_itself(&self) -> bool {
         false
     }
 
-    /// How often it opens a window, in nanoseconds, where it does nothing until the first is due; `None`: it may act at every epoch.
+    /// How often it opens a window, in nanoseconds, if it does nothing before the first one; `None`: it may
+    /// act at every epoch.
     fn windows_every_ns(&self) -> Option<u64> {
         None
     }
 
-    /// The tenant, by name or key, that it was told to serve; it must be there, and need not be one that it may touch.
+    /// The tenant that it serves, by name or key. The tenant must exist, and need not be one that the policy
+    /// may touch.
     fn subject(&self) -> Option<&str> {
         None
     }
 
-    /// One like it for when all that it had set was undone by somebody else: it knows what this one has found out, and
-    /// that nothing is in force. `None`: a fresh one knows as much.
+    /// A copy of it for when somebody else has undone its settings: it keeps its findings, and knows that
+    /// nothing is in force. `None`: a new policy is equally good.
     fn renewed(&self) -> Option<Box<dyn Policy>> {
         None
     }
@@ -57,26 +59,27 @@ pub trait Policy {
 /// An action with the observation that caused it (invariant 8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Why, with its figures.
+    /// The reason, with its figures.
     pub because: Reason,
 }
 
-/// What became of a decision.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was applied, and this came of it.
+    /// It was applied, with this outcome.
     Applied(Outcome),
-    /// A dry run: it was not applied, and the policy takes it as in force.
+    /// A dry run: it was not applied, and the policy assumes that it is in force.
     DryRun,
-    /// A dry run of a policy that would judge it by what came of it: whether it helps, only a real run tells.
+    /// A dry run of a policy that would judge the decision by its outcome. Only a real run shows whether it
+    /// helps.
     Proposed,
 }
 
 impl Fate {
-    /// Whether somebody is treated in another way for an action that came to this. Who is let go is treated as before, and a delay of
-    /// none, which every new task is told, is what it had.
+    /// Whether an action with this outcome treats a task or tenant differently. A released tenant is treated
+    /// as before. A delay of zero, which every new task gets, changes nothing.
     pub fn is_change(&self, action: &Action) -> bool {
         let changes = !matches!(action, Action::Unpark { .. } | Action::PreemptDelay { delay_ns: 0, .. });
         changes && *self == Fate::Applied(Outcome::Done)
@@ -90,7 +93,7 @@ mod tests {
     use crate::tenant::{TaskId, TenantId};
 
     #[test]
-    fn only_what_was_done_and_treats_somebody_in_another_way_is_a_change() {
+    fn only_applied_actions_that_treat_somebody_differently_are_changes() {
         let (task, tenant) = (TaskId(7), TenantId(2));
         let done = Fate::Applied(Outcome::Done);
         for (action, is_change) in [

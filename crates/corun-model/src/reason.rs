@@ -41,7 +41,7 @@ pub enum Reason {
         /// The lag in millionths.
         lag_millionths: i64,
     },
-    /// Nobody shares data or is bound by memory: it may run anywhere.
+    /// No task shares data or is bound by memory: it may run anywhere.
     NobodyShares,
     /// How much data the threads of a program share, and where it goes because of that (ATC'16 §2 to §4).
     Sharing {

@@ -49,9 +49,9 @@ macro_rules! whats {
 }
 
 whats! {
-    /// Who held the CPU while a task waited.
+    /// The holders of the CPU while a task waited.
     Culprits = "culprits",
-    /// What only a probe in the kernel counts.
+    /// Counts that only a probe in the kernel has.
     Events = "wake-ups, migrations, reasons of blocking, histograms, traces",
     /// How often tasks called `sched_yield`.
     Yields = "calls of sched_yield",
@@ -59,15 +59,15 @@ whats! {
     ShortTasks = "tasks that live between two polls",
     /// What the hypervisor took.
     HostSteal = "host steal",
-    /// What the program would be like without the hypervisor, which took much.
+    /// The program's behavior without the hypervisor, which took much.
     Hypervisor = "hypervisor",
-    /// All CPUs that a container may use, of which it is shown fewer.
+    /// All CPUs of a container that is shown fewer.
     AllCpus = "all CPUs",
     /// Which tasks are stopped or frozen.
     Stops = "stops and freezes",
     /// Which waits are for a real-time budget.
     RealTimeBudgets = "real-time budgets",
-    /// Every tenant by itself, where there were too many.
+    /// Every tenant separately, if there were too many.
     EveryTenant = "every tenant by itself",
     /// Hardware events of tasks.
     HardwareCounters = "hardware counters",
@@ -77,63 +77,63 @@ whats! {
     ExactCounters = "exact counters",
     /// Hardware events in kernel mode.
     KernelEvents = "hardware events in the kernel",
-    /// Of the tasks that had least of the CPUs.
+    /// Counters of the tasks with the least CPU time.
     CountersOfLessBusy = "counters of the less busy tasks",
-    /// Of tasks that may not be followed.
+    /// Counters of tasks that may not be followed.
     CountersOfSomeTasks = "counters of some tasks",
-    /// Of tasks since they were born.
+    /// Counters of tasks from their start.
     CountersOfNewTasks = "counters of tasks that have just begun",
-    /// Of each task, where a command is counted as a whole.
+    /// Counters of each task, if a command is counted as a whole.
     CountersOfSingleTasks = "counters of single tasks",
-    /// Of windows that could not be read.
+    /// Counters of windows that could not be read.
     CountersOfSomeWindows = "counters of some windows",
-    /// Of the subject over the whole run.
+    /// Counters of the subject over the whole run.
     CountersOfSubject = "counters of the subject",
-    /// Of tasks that are no longer kept apart.
+    /// Counters of tasks that are no longer separate.
     CountersOfEndedTasks = "counters of some tasks that have ended",
     /// A run that counting did not slow down.
     UndisturbedRun = "an undisturbed run",
-    /// Spinning as told from computing, by this host.
+    /// Spinning as distinct from computing, on this host.
     Spin = "spin",
-    /// The same for a predictor: nobody told it for some of the time.
+    /// The same for a predictor: it was unknown for some of the time.
     SpinTime = "spin time",
-    /// The same by samples.
+    /// The same, from samples.
     SpinFromSamples = "spin time from samples",
-    /// The same of a virtual machine.
+    /// The same for a virtual machine.
     SpinOfVirtualCpus = "spin time of virtual CPUs",
-    /// The same of processes whose code cannot be read.
+    /// The same for processes whose code cannot be read.
     SpinOfSomeProcesses = "spin time of some processes",
-    /// The same of tasks that may not be watched.
+    /// The same for tasks that may not be watched.
     SpinOfSomeTasks = "spin time of some tasks",
     /// How long the subject spun.
     Spinning = "spinning",
-    /// Spinning by system calls.
+    /// Spinning with system calls.
     SpinInYield = "spinning inside sched_yield",
-    /// Samples of all tasks at once.
+    /// Samples of all tasks at the same time.
     ContinuousSampling = "continuous sampling of all tasks",
     /// Samples that were lost.
     SomeSamples = "some samples",
-    /// What memory cost.
+    /// The cost of memory.
     Memory = "memory",
-    /// What a context switch costs the program.
+    /// The cost of a context switch for the program.
     SwitchCost = "cost of context switches",
-    /// What the run would have taken alone, by replaying it.
+    /// The duration of a solo run, from a replay.
     Replay = "replay",
-    /// What a wake-up takes.
+    /// The cost of a wake-up.
     WakeUps = "wake-ups",
     /// The same, as measured before a run.
     WakeUpTime = "what a wake-up takes",
-    /// That it is as fast in one second as in the next.
+    /// Equal speed in all seconds.
     SteadySpeed = "steady speed",
-    /// On which CPUs its tasks would be alone.
+    /// The CPUs that its tasks would use in a solo run.
     Placement = "placement",
     /// Windows in which the subject ran alone.
     DedicatedWindows = "dedicated windows",
-    /// What a run took in joules, of a modelled machine or of this one.
+    /// The energy of a run in joules, on a modelled machine or on this one.
     Energy = "energy",
-    /// Figures of a modelled machine that nobody measured.
+    /// Figures of a modelled machine that were not measured.
     MachineFigures = "figures of the machine",
-    /// By how much a tenant was slowed down.
+    /// The slowdown of a tenant.
     Slowdown = "slowdown",
 }
 

@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_holders_is_told_together_and_nothing_is_lost() {
+    fn a_crowd_of_holders_is_joined_and_nothing_is_lost() {
         let mut events = vec![switch(0, 0, Some(ME), Left::Runnable, Some(TaskId(100)))];
         let mut t_ns = 0;
         for n in 0..200 {

@@ -366,7 +366,7 @@ pub enum NoReplay {
     Endless,
     /// Nothing happened in it.
     Empty,
-    /// Replaying it took too much, and was given up.
+    /// The replay took too much, and was stopped.
     GivenUp {
         /// More than this share of a CPU, in percent.
         above_percent: u64,
@@ -376,7 +376,7 @@ pub enum NoReplay {
 /// How a knob is set here, and how exactly. Its `Display` is the clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnobMeans {
-    /// A file of the freezer's.
+    /// A file of the freezer.
     Freezer {
         /// Its name.
         file: &'static str,
@@ -397,7 +397,7 @@ pub enum KnobMeans {
     },
     /// The kernel's affinity.
     Affinity,
-    /// The weight of a cgroup, in this file, and nice elsewhere.
+    /// The weight of a cgroup in this file, and nice values elsewhere.
     CgroupWeight {
         /// Its name.
         file: &'static str,

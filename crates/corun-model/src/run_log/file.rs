@@ -5,24 +5,24 @@
 //! u32       version, 3
 //! text      the command
 //! u64       sum of all before
-//!           then parts of two kinds, one after the other; a window of the run:
+//!           then parts of two kinds; a window of the run:
 //! u8        1
 //! u128      the CPUs that were switched on at its end, one bit each
 //! u64 × 3   start, end, events lost
 //! u32       number of co-runners, each: text (name), u32 (tasks), u64 × 2 (ran, waited)
 //! u32       number of events, each of 32 bytes: time, who, a, b (see `RawEvent`)
 //! u64       sum of the part
-//!           and what was seen of everybody:
+//!           and the observations of all tenants:
 //! u8        2
-//! u32       number of bytes, which are as an agent keeps them in its ring
+//! u32       number of bytes, in the format of an agent's ring
 //! u64       sum of the part
 //!           and then:
 //! u8        0
 //! ```
 //!
-//! Numbers are little-endian, a text is its length (u32) and UTF-8, a sum is FNV-1a. So a recorder writes window by window and keeps
-//! none, and a reader notices what is damaged, is missing at the end, or is of another version. Version 2 is read as well: it has
-//! nothing of everybody.
+//! Numbers are little-endian, a text is its length (u32) and UTF-8, a sum is FNV-1a. A recorder writes window
+//! by window and keeps none in memory. A reader notices damage, a missing end, and other versions. It also
+//! reads version 2, which has no observations of other tenants.
 
 use super::{CpuMask, Event, RawEvent, RunLog, What, EVENT_BYTES};
 use std::ops::Range;
@@ -34,35 +34,35 @@ const OLDEST_VERSION: u32 = 2;
 const WINDOW: u8 = 1;
 const SEEN: u8 = 2;
 const END: u8 = 0;
-/// Events of a file at most, which take 256 MiB: a recorder ends there.
+/// The most events in a file, which take 256 MiB. A recorder ends there.
 pub const MOST_EVENTS: u64 = 8 << 20;
-/// What was seen of everybody takes no more of a file, in bytes.
+/// The most bytes of observations of all tenants in a file.
 const MOST_SEEN_BYTES: u64 = 192 << 20;
-/// No file is longer, in bytes: what else is in it is names and sums.
+/// The most bytes of a file. The rest is names and sums.
 pub const MOST_BYTES: u64 = 512 << 20;
 const _: () = assert!(MOST_SEEN_BYTES + MOST_EVENTS * EVENT_BYTES as u64 <= MOST_BYTES);
-/// A run is no longer than this, 24 hours, and no quota is.
+/// The longest run, 24 hours, and the longest quota.
 const MOST_NS: u64 = 86_400_000_000_000;
 /// The kernel's shortest quota and period.
 const LEAST_BUDGET_NS: u64 = 1_000_000;
-/// No kernel gives one for a longer period.
+/// The longest period of a quota in any kernel.
 const MOST_PERIOD_NS: u64 = 1_000_000_000;
 
-/// A run that was recorded.
+/// A recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFile {
     /// What ran, in words.
     pub command: String,
-    /// What it did, in the order of time; each window begins where the one before it ends.
+    /// The activity, in the order of time. Each window begins where the previous one ends.
     pub windows: Vec<RunWindow>,
 }
 
 /// A stretch of a recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunWindow {
-    /// What its tasks did.
+    /// The activity of its tasks.
     pub log: RunLog,
-    /// Who else wanted CPUs meanwhile.
+    /// The other tenants that wanted CPUs meanwhile.
     pub co_runners: Vec<CoRunner>,
 }
 
@@ -71,47 +71,48 @@ pub struct RunWindow {
 pub struct CoRunner {
     /// Its name.
     pub name: String,
-    /// How many of its tasks wanted CPUs: tasks that all want alike count one each, others less.
+    /// How many of its tasks wanted CPUs. Tasks with equal demand count as one each, those with less count
+    /// less.
     pub tasks: u32,
-    /// CPU time that it had, in nanoseconds, summed over its tasks.
+    /// CPU time, in nanoseconds, summed over its tasks.
     pub ran_ns: u64,
-    /// Time that it waited for a CPU, in nanoseconds, summed over its tasks.
+    /// Waiting time for a CPU, in nanoseconds, summed over its tasks.
     pub waited_ns: u64,
 }
 
 impl RunFile {
-    /// How long it is, in nanoseconds.
+    /// Its length, in nanoseconds.
     pub fn length_ns(&self) -> u64 {
         let ends = self.windows.first().zip(self.windows.last());
         ends.map_or(0, |(first, last)| last.log.end_ns - first.log.start_ns)
     }
 
-    /// How many events it has.
+    /// The number of its events.
     pub fn events(&self) -> u64 {
         self.windows.iter().map(|w| w.log.events.len() as u64).sum()
     }
 
-    /// How many events found no room.
+    /// The number of events that found no room.
     pub fn lost(&self) -> u64 {
         self.windows.iter().fold(0, |sum, w| sum.saturating_add(w.log.lost))
     }
 }
 
-/// A file that is no run log, or not a whole one.
+/// A file that is no run log, or an incomplete one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It begins otherwise.
+    /// It begins differently.
     #[error("this is no recording: it does not begin with `corunlog`; make one with `corun record`")]
     Other,
     /// It is of another version.
     #[error("this recording is of version {0}, and this corun reads version {VERSION}; record it again")]
     Version(u32),
-    /// It does not end where it says, or what it holds is not what was written.
+    /// It does not end where it should, or a sum does not match.
     #[error("this recording is damaged: {0}; record it again")]
     Damaged(&'static str),
 }
 
-/// What a file begins with.
+/// The beginning of a file.
 pub fn header(command: &str) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
@@ -145,7 +146,7 @@ pub fn window(window: &RunWindow) -> Vec<u8> {
     sealed(out)
 }
 
-/// What was seen of everybody, in the bytes of an agent's ring.
+/// The observations of all tenants, in the bytes of an agent's ring.
 pub fn seen(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + bytes.len());
     out.push(SEEN);
@@ -153,8 +154,8 @@ pub fn seen(bytes: &[u8]) -> Vec<u8> {
     sealed(out)
 }
 
-/// How much of what is seen of everybody still fits into a file, in bytes. Once something found no room nothing later does, so that
-/// there is no gap.
+/// The remaining room in a file for observations of all tenants, in bytes. After the first part without room,
+/// no later part gets any, so that there is no gap.
 #[derive(Clone, Copy, Debug)]
 pub struct Room(u64);
 
@@ -165,7 +166,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Whether a part fits, which takes its room.
+    /// Whether a part fits. If so, takes its room.
     pub fn takes(&mut self, part: &[u8]) -> bool {
         self.takes_bytes(part.len() as u64)
     }
@@ -177,7 +178,7 @@ impl Room {
     }
 }
 
-/// What a file ends with.
+/// The end of a file.
 pub fn end() -> Vec<u8> {
     vec![END]
 }
@@ -188,7 +189,7 @@ pub fn write(file: &RunFile) -> Vec<u8> {
     header(&file.command).into_iter().chain(windows).chain(end()).collect()
 }
 
-/// Reads what [`fn@write`] wrote.
+/// Reads the output of [`fn@write`].
 ///
 /// # Errors
 /// [`Refused`], as one sentence.
@@ -204,12 +205,12 @@ pub fn read(bytes: &[u8]) -> Result<RunFile, Refused> {
     Ok(file)
 }
 
-/// Whether a file begins as recordings do.
+/// Whether a file begins like a recording.
 pub fn is_recording(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Where in a file is what [`seen`] was given, in its order. The rest of the file is held to be right as well.
+/// Where the arguments of [`seen`] are in a file, in their order. The rest of the file is also checked.
 ///
 /// # Errors
 /// [`Refused`], as one sentence.
@@ -227,7 +228,7 @@ pub fn places_of_seen(bytes: &[u8]) -> Result<Vec<Range<usize>>, Refused> {
 
 enum Part {
     Window(RunWindow),
-    /// Where its bytes are in the file.
+    /// Its bytes, as a range of the file.
     Seen(Range<usize>),
 }
 
@@ -236,7 +237,7 @@ struct Parts<'a> {
     command: String,
     reader: Reader<'a>,
     bytes: usize,
-    /// When the first window began and the last one so far ended.
+    /// The start of the first window, and the end of the last one so far.
     time: Option<Range<u64>>,
     events: u64,
 }
@@ -256,7 +257,7 @@ impl<'a> Parts<'a> {
         Ok(Parts { command, reader, bytes: bytes.len(), time: None, events: 0 })
     }
 
-    /// The next one; `None`: that was all.
+    /// The next part; `None`: there is no other.
     fn next_part(&mut self) -> Result<Option<Part>, Refused> {
         let part = match self.reader.take(1)?[0] {
             WINDOW => Part::Window(self.reader.window()?),
@@ -284,7 +285,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether this can be the next window of a file whose windows so far are of this time; the time with it.
+/// Whether this can be the next window of a file whose windows so far cover this time. Returns the time with
+/// it.
 fn check(log: &RunLog, before: Option<Range<u64>>) -> Result<Range<u64>, Refused> {
     let refuse = |why| Err(Refused::Damaged(why));
     let start_ns = before.as_ref().map_or(log.start_ns, |time| time.start);
@@ -301,7 +303,7 @@ fn check(log: &RunLog, before: Option<Range<u64>>) -> Result<Range<u64>, Refused
         return refuse("it has an event that is not of its time");
     }
     let is_no_budget = |e: &Event| match e.what {
-        // A quota of 0 is none.
+        // A quota of 0 means no quota.
         What::Budget { quota_ns: 0, period_ns, .. } => period_ns > MOST_PERIOD_NS,
         What::Budget { quota_ns, period_ns, .. } => {
             quota_ns > MOST_NS || period_ns > MOST_PERIOD_NS || quota_ns.min(period_ns) < LEAST_BUDGET_NS
@@ -328,14 +330,14 @@ fn sealed(mut part: Vec<u8>) -> Vec<u8> {
     part
 }
 
-/// FNV-1a: notices what disks and editors do to a file, not what an enemy does.
+/// FNV-1a: detects damage from disks and editors, not from an attacker.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 struct Reader<'a> {
     rest: &'a [u8],
-    /// What is left of the file from the beginning of the present part on.
+    /// The rest of the file from the beginning of the present part.
     part: &'a [u8],
 }
 
@@ -364,7 +366,7 @@ impl<'a> Reader<'a> {
         text.map(str::to_owned).map_err(|_| Refused::Damaged("it has a text that is not UTF-8"))
     }
 
-    /// The present part ends here, as its sum says.
+    /// Checks that the present part ends here, with its sum.
     fn seal(&mut self) -> Result<(), Refused> {
         let length = self.part.len() - self.rest.len();
         let found = sum(&self.part[..length]);
@@ -480,7 +482,7 @@ mod tests {
         })
     }
 
-    /// As a recorder writes it: after each window of the run what was seen of everybody.
+    /// As a recorder writes it: after each window of the run, the observation of all tenants.
     fn recorded(file: &RunFile, all: &[Vec<u8>]) -> Vec<u8> {
         let everybody = all.iter().map(|bytes| seen(bytes)).chain(std::iter::repeat(Vec::new()));
         let parts = file.windows.iter().map(window).zip(everybody).flat_map(|(w, s)| [w, s]);
@@ -525,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_of_everybody_has_192_mib_and_what_follows_the_first_that_does_not_fit_is_left_out() {
+    fn observations_of_all_tenants_have_192_mib_and_the_rest_after_a_part_without_room_is_left_out() {
         let mib = |n: u64| n << 20;
         let mut room = Room::default();
         assert!(room.takes_bytes(mib(100)) && room.takes_bytes(mib(92)), "to the last byte");
@@ -536,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_why_and_what_helps() {
+    fn a_refusal_gives_the_reason_and_a_remedy() {
         let log = |start_ns, end_ns| RunLog { start_ns, end_ns, ..RunLog::default() };
         let file = |windows: &[RunLog]| RunFile {
             windows: windows

@@ -1,136 +1,140 @@
-//! A run log: what a program's tasks did, event by event, so that the run can be replayed under other conditions.
+//! A run log: what a program's tasks did, event by event, so that the run can be replayed under other
+//! conditions.
 //!
-//! Unlike a [`trace`](crate::trace), which shows who ran where on a whole machine, it has one program's tasks only, and
-//! of these also why each of them went on: who woke it, until when it meant to sleep, which CPUs and how much of them
-//! it might have.
+//! A [`trace`](crate::trace) shows which tasks ran where on a whole machine. A run log has one program's
+//! tasks only, and also the causes: who woke a task, until when it wanted to sleep, which CPUs and how much
+//! CPU time it may use.
 //!
-//! A log that lost events says so ([`RunLog::lost`]) and cannot be replayed from there on. [`mod@file`] is how a run is written down.
+//! A log that lost events says so ([`RunLog::lost`]), and cannot be replayed from there on. [`mod@file`] is
+//! the file format of a run.
 
 pub mod file;
 
 use crate::machine::CpuId;
 use crate::tenant::TaskId;
 
-/// CPUs, of the first 128 of a machine.
+/// A set of CPUs, of the first 128 of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuMask(pub u128);
 
 impl CpuMask {
-    /// Every one that a mask has room for.
+    /// All CPUs that fit into a mask.
     pub const ALL: CpuMask = CpuMask(u128::MAX);
 
-    /// The first so many.
+    /// The first CPUs, this many.
     pub fn first(cpus: usize) -> CpuMask {
         CpuMask(if cpus < 128 { (1 << cpus) - 1 } else { u128::MAX })
     }
 
-    /// Whether this CPU is among them.
+    /// Whether this CPU is in it.
     pub fn has(self, cpu: usize) -> bool {
         cpu < 128 && self.0 >> cpu & 1 == 1
     }
 
-    /// Those that are in both.
+    /// The CPUs in both.
     #[must_use]
     pub fn and(self, other: CpuMask) -> CpuMask {
         CpuMask(self.0 & other.0)
     }
 
-    /// These and this one.
+    /// The set with this CPU.
     #[must_use]
     pub fn with(self, cpu: usize) -> CpuMask {
         CpuMask(self.0 | if cpu < 128 { 1 << cpu } else { 0 })
     }
 
-    /// These without this one.
+    /// The set without this CPU.
     #[must_use]
     pub fn without(self, cpu: usize) -> CpuMask {
         CpuMask(self.0 & !CpuMask::default().with(cpu).0)
     }
 
-    /// How many.
+    /// The number of its CPUs.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Their numbers.
+    /// The numbers of its CPUs.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..128).filter(move |&cpu| self.has(cpu))
     }
 }
 
-/// What the tasks of one program did for a while.
+/// The activity of one program's tasks for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunLog {
-    /// The CPUs that were switched on at its end; at its beginning those of the log before it were.
+    /// The CPUs that were switched on at its end. At its beginning, they are those of the previous log.
     pub cpus: CpuMask,
-    /// From when on it is complete, on the host's clock, in nanoseconds.
+    /// The start of the complete time, on the host's clock, in nanoseconds.
     pub start_ns: u64,
-    /// Until when.
+    /// The end of the complete time.
     pub end_ns: u64,
-    /// Events that found no room: with any of them it is incomplete.
+    /// The number of events that found no room. With any, the log is incomplete.
     pub lost: u64,
-    /// What happened, in the order of time.
+    /// The events, in the order of time.
     pub events: Vec<Event>,
 }
 
-/// Something that a task did, or that was done to it.
+/// An action of a task, or something that happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in nanoseconds.
+    /// Its time, in nanoseconds.
     pub t_ns: u64,
-    /// To whom: a task of the program.
+    /// The task of the program.
     pub task: TaskId,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
 /// What happened to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It came onto this CPU, of those that it may use.
+    /// It came onto this CPU.
     Runs {
-        /// Which.
+        /// The CPU.
         cpu: CpuId,
-        /// Those that it may use.
+        /// The CPUs that it may use.
         may: CpuMask,
     },
     /// It left its CPU.
     Leaves(Left),
     /// It was woken, whether or not it slept.
     Woken(Waker),
-    /// It was made by this task, which need not be one of the program.
+    /// This task created it, which need not be part of the program.
     Born {
-        /// By whom.
+        /// The creator.
         parent: TaskId,
         /// The process that it belongs to.
         process: u32,
     },
-    /// It is about to sleep until then, on the log's clock, whether or not that has passed.
+    /// It is about to sleep until then, on the log's clock, even if that time has passed.
     SleepsUntil {
-        /// When, in nanoseconds.
+        /// The deadline, in nanoseconds.
         deadline_ns: u64,
-        /// Whether it told the kernel a length rather than a time. Some runtimes tell a time that they have just computed.
+        /// Whether it gave the kernel a length rather than a time. Some runtimes give a time that they have
+        /// just computed.
         as_length: bool,
     },
-    /// From now on a group that it is in may run for so long in every period; a quota of 0 is none. Budgets that were told before hold
-    /// no more.
+    /// From now on, a group that contains it may run for this long in every period; a quota of 0 is no quota.
+    /// Earlier budgets do not apply any more.
     Budget {
-        /// How long, summed over CPUs, in nanoseconds.
+        /// The quota, summed over CPUs, in nanoseconds.
         quota_ns: u64,
-        /// In which time.
+        /// The period, in nanoseconds.
         period_ns: u64,
-        /// When in a period of the log's clock it is filled up, which is at so many nanoseconds after a multiple of it; `None`:
-        /// not known.
+        /// When it is refilled, in nanoseconds after a multiple of the period on the log's clock; `None`: not
+        /// known.
         filled_ns: Option<u64>,
-        /// Whether that of a group further out follows, which holds as well.
+        /// Whether the budget of an outer group follows, which applies as well.
         more: bool,
     },
-    /// It asks the kernel for another set of CPUs, for itself or any other task, and somebody has to leave a CPU for that.
+    /// It asks the kernel for another set of CPUs, for itself or another task, and a task has to leave its
+    /// CPU because of that.
     Confines,
 }
 
@@ -139,17 +143,17 @@ pub enum What {
 pub enum Left {
     /// It was preempted.
     Preempted,
-    /// It gave way, by `sched_yield`.
+    /// It yielded, by `sched_yield`.
     Yielded,
-    /// It waits, for this.
+    /// It waits for this.
     Waits(For),
     /// It ended, by itself or with its process.
     Ended,
-    /// A signal ended it that was not for what it had just done itself.
+    /// A signal ended it, other than one for its own action just before.
     Killed,
 }
 
-/// What a task waits for, by the system call that it is in.
+/// The event that a task waits for, from its system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// The futex at this address.
@@ -168,40 +172,41 @@ pub enum For {
     Other,
 }
 
-/// Who woke a task.
+/// The waker of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
     /// A task, of the program or not.
     Task(TaskId),
     /// A hard interrupt: a timer, or a device.
     Interrupt,
-    /// A soft interrupt, such as what comes from a network.
+    /// A soft interrupt, such as one from the network.
     SoftInterrupt,
     /// The idle loop.
     Idle,
 }
 
-/// Signals that a task gets for what it has just done itself: it would have ended there in any case. By their numbers: ILL, TRAP, ABRT,
-/// BUS, FPE, SEGV, PIPE, XCPU, XFSZ and SYS.
+/// Signals that a task gets for its own action just before: it would have ended there in any case. By number:
+/// ILL, TRAP, ABRT, BUS, FPE, SEGV, PIPE, XCPU, XFSZ and SYS.
 const OWN_DOING: [u64; 10] = [4, 5, 6, 7, 8, 11, 13, 24, 25, 31];
 
-/// A budget's period, and below which bit of the same number it is: no kernel takes one of more than a second.
+/// The bits of a budget's period in a word; the time of its refill is above them. They suffice: no kernel
+/// accepts a period of more than a second.
 const PERIOD_BITS: u32 = 32;
 const PERIOD: u64 = (1 << PERIOD_BITS) - 1;
 
-/// How many bytes an event takes.
+/// The size of an event in bytes.
 const EVENT_BYTES: usize = 32;
 
-/// An event in its written form, which is also what the probe sends.
+/// An event in its written form, in which the probe also sends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEvent {
-    /// When.
+    /// Its time.
     pub t_ns: u64,
     /// From the lowest bit: task (32), kind (8), how (8), CPU (16).
     pub who: u64,
-    /// By kind.
+    /// Depends on the kind.
     pub a: u64,
-    /// By kind.
+    /// Depends on the kind.
     pub b: u64,
 }
 
@@ -211,7 +216,7 @@ impl RawEvent {
         RawEvent { t_ns, who, a, b }
     }
 
-    /// What it says; `None`: nothing that is known.
+    /// The event; `None`: not a known one.
     pub fn read(self) -> Option<Event> {
         let RawEvent { t_ns, who, a, b } = self;
         let (task, kind, how, cpu) = (TaskId(who as u32), (who >> 32) as u8, (who >> 40) as u8, who >> 48);
@@ -293,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_ended_by_a_signal_was_killed_unless_that_was_for_what_it_did() {
+    fn a_task_ended_by_a_signal_was_killed_unless_its_own_action_caused_it() {
         let ends = |b| RawEvent { who: 2 << 32 | 3 << 40, b, ..RawEvent::default() }.read().unwrap().what;
         for (signal, left) in
             [(0, Left::Ended), (9, Left::Killed), (15, Left::Killed), (11, Left::Ended), (13, Left::Ended)]
@@ -305,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_count_and_meet() {
+    fn masks_count_and_intersect() {
         let one = CpuMask(0b1010);
         assert_eq!((one.len(), one.iter().collect::<Vec<_>>()), (2, vec![1, 3]));
         assert_eq!(one.and(CpuMask::first(2)), CpuMask(0b10));

@@ -11,7 +11,7 @@ const MOST_IPC: f64 = 16.0;
 /// More lines than threads could ever contend for.
 const MOST_HOT_LINES: u32 = 1_000_000;
 
-/// Memory and pipeline character of a program, per thread, as it is when it runs alone.
+/// Memory and pipeline character of a program, per thread, in a solo run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Character {
@@ -26,7 +26,7 @@ pub struct Character {
     /// Bytes that would have to stay in the LLC to avoid capacity misses, per thread (0).
     #[serde(deserialize_with = "written_bytes")]
     pub working_set: u64,
-    /// Share of LLC references that miss however large the cache is, 0..=1 (0.05).
+    /// Share of LLC references that miss in a cache of any size, 0..=1 (0.05).
     pub compulsory: f64,
     /// Transfers of lines that another thread of the program has written, per thousand instructions, while that
     /// thread is running (0).

@@ -53,8 +53,9 @@ impl Interference {
 }
 
 impl Parallel {
-    /// Length in nanoseconds of solo run time of the `index`-th grain of `lane`. A lane is a thread where each
-    /// thread has its own grains (barrier, lock, none), a stage in a pipeline, and 0 for the one shared queue.
+    /// Length in nanoseconds of solo run time of the `index`-th grain of `lane`. A lane is a thread if each
+    /// thread has its own grains (barrier, lock, none), a stage in a pipeline, and 0 for the one shared
+    /// queue.
     pub fn grain_ns(&self, lane: u32, index: u64) -> u64 {
         let grain = match self.shares.get(lane as usize) {
             Some(share) => nearest_ns(self.grain as f64 * share).max(1),
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_a_share_has_grains_of_that_part_and_the_others_have_whole_ones() {
+    fn a_thread_with_a_share_has_grains_of_that_part_and_others_have_whole_ones() {
         let uneven = Parallel { shares: vec![0.5], imbalance: 0.2, ..Default::default() };
         let of = |lane| mean((0..10_000).map(|i| uneven.grain_ns(lane, i)));
         assert!((of(0) / 5e5 - 1.0).abs() < 0.01 && (of(1) / 1e6 - 1.0).abs() < 0.01);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_rounded_as_the_standard_library_rounds_them() {
+    fn lengths_are_rounded_as_in_the_standard_library() {
         let edges = [0.0, 0.49999999999999994, 0.5, 1.5, 2.5, 1e15 + 0.5, 4503599627370497.5, 1e17, f64::MAX];
         let drawn = (0..10_000).map(|i| bits(1, 2, i) as f64 / 2f64.powi((i % 64) as i32));
         for ns in edges.into_iter().chain(drawn) {

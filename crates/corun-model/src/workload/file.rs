@@ -125,7 +125,7 @@ sharing = "false"
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_refused_at_its_line_with_what_it_should_be() {
+    fn a_value_of_the_wrong_type_is_refused_at_its_line_with_the_expected_type() {
         let time = "expected a time in quotes with its unit, such as \"10ms\"";
         let said = refusal("\"500us\"", "500");
         assert_eq!(said, format!("w.toml:10: invalid type: integer `500`, {time}"));
@@ -162,7 +162,7 @@ sharing = "false"
     }
 
     #[test]
-    fn phases_may_be_gone_through_again_and_again_if_each_has_an_end() {
+    fn phases_may_repeat_if_each_has_an_end() {
         let of = |iterations: &str, phase: &str| {
             let text = format!("schema = \"corun.workload/1\"\nname = \"c\"\n[program]\nkind = \"command\"\nargv = [\"c\"]\n{iterations}\n{phase}");
             let command = |w: Workload| match w.program {

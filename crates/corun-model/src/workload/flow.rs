@@ -1,4 +1,4 @@
-//! The way of items through the stages of a pipeline.
+//! The path of items through the stages of a pipeline.
 //!
 //! Without `[[program.stage]]` the stages are a chain: the first makes items, and each passes them to the next. With it, stages have
 //! names and say which stages they feed, so a flow may fan out and in:
@@ -16,9 +16,10 @@
 //! name  = "write"                  # feeds nobody: its items are done
 //! ```
 //!
-//! A stage that no stage feeds makes items. If a stage feeds several, chance decides for each item. It depends only on seed, stage and
-//! item, so the item takes the same way on the live and on the modelled machine. Each fed stage has one queue, which all stages that
-//! feed it share. A flow has no cycle, so it cannot clog: the last stages always accept items.
+//! A stage that no stage feeds makes items. If a stage feeds several, chance decides for each item. It
+//! depends only on seed, stage and item, so the item takes the same path on the live and on the modelled
+//! machine. Each fed stage has one queue, which all stages that feed it share. A flow has no cycle, so it
+//! cannot clog: the last stages always accept items.
 //!
 //! Limits: items are never copied or joined, and all branches are equally likely.
 
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_may_fan_out_and_in_and_every_branch_is_taken_alike() {
+    fn a_flow_may_fan_out_and_in_and_branches_are_equally_likely() {
         let diamond: [(&str, &[&str]); 4] = [("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &[])];
         let flow = Flow::of(&pipeline(&diamond, 6)).unwrap();
         assert_eq!(
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn two_branchings_in_a_row_do_not_depend_on_each_other() {
+    fn two_consecutive_branchings_do_not_depend_on_each_other() {
         let stages: [(&str, &[&str]); 5] =
             [("a", &["b", "c"]), ("b", &["d", "e"]), ("c", &["d"]), ("d", &[]), ("e", &[])];
         let flow = Flow::of(&pipeline(&stages, 5)).unwrap();

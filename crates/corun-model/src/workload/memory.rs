@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_can_have_is_refused_at_its_line() {
+    fn impossible_values_are_refused_at_their_line() {
         let refused = |given: &str| of(given).unwrap_err();
         assert_eq!(
             refused("ipc = 1.0\nmemory = { shared-refs = 1.5 }"),

@@ -17,7 +17,7 @@ pub enum Mapping {
     Ladm,
 }
 
-/// What a worker does when it has nothing to handle.
+/// The behavior of a worker that has nothing to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {
@@ -37,7 +37,7 @@ pub struct Pdes {
     pub threads: u32,
     /// Which worker handles which kernel process (ladm).
     pub mapping: Mapping,
-    /// What a worker does when it has nothing to handle (yield).
+    /// The behavior of a worker that has nothing to handle (yield).
     pub idle: Idle,
     /// Logical processes (1024).
     pub lps: u32,
@@ -58,7 +58,7 @@ pub struct Pdes {
     pub grain: u64,
     /// Events to commit in total. This sets the end of virtual time, by the average rate of events. 0: use `duration`.
     pub iterations: u64,
-    /// How long to run when `iterations` is 0; both 0: until told to stop.
+    /// How long to run if `iterations` is 0; both 0: until asked to stop.
     #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
     /// CPUs to pin the workers to, round robin. Empty: only `fm` is pinned, to one CPU after the other.
