@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_comes_or_goes_is_noticed_within_three_readings() {
+    fn a_neighbor_that_comes_or_goes_is_noticed_within_three_readings() {
         for phase_ms in 0..OLD.as_millis() as u64 {
             let comes = reaction_ms(2, [2_000, 0], [1_333, 0], phase_ms, 1);
             let goes = reaction_ms(1, [1_000, 0], [1_000, 1_000], phase_ms, 2);

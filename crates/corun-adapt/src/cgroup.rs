@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_worth_its_share_of_those_that_have_tasks_at_every_level() {
+    fn a_weight_is_worth_its_share_among_cgroups_with_tasks_at_every_level() {
         let all = [
             UNIFIED,
             IN_A_B,

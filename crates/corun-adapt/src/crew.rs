@@ -1,8 +1,9 @@
-//! Worker threads: which run, how much is stolen from each, who should take over whose work, and who stops when fewer are wanted.
+//! Worker threads: which of them run, how much is stolen from each, which should take over whose work, and
+//! which stop when fewer are wanted.
 //!
-//! A worker **beats**: it adds one to a counter wherever it could stop. If its beat stands still while those of others go on, its
-//! thread is off its CPU. The kernel says for each thread how much of its time it waited for a CPU. `takeover.rs` decides from both.
-//! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread. What is decided from both is in `takeover.rs`.
+//! A worker **beats**: it adds one to a counter wherever it could stop. If its beat stands still while those
+//! of others go on, its thread is off its CPU. The kernel says for each thread how much of its time it waited
+//! for a CPU. `takeover.rs` decides from both.
 
 use crate::caches::Caches;
 use crate::heartbeats::Heartbeats;
@@ -180,14 +181,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
-    fn a_crew_of_nobody_or_of_far_too_many_is_refused() {
+    fn a_crew_of_none_or_of_far_too_many_is_refused() {
         for (workers, error) in [(0, CrewError::NoWorkers), (usize::MAX, CrewError::TooManyWorkers)] {
             assert_eq!(Crew::new(workers, GLANCE).err(), Some(error));
         }
     }
 
     #[test]
-    fn when_fewer_are_wanted_the_others_park_and_go_on_when_they_are_wanted_again() {
+    fn when_fewer_are_wanted_the_others_park_and_continue_when_they_are_wanted_again() {
         let crew = Crew::new(3, Duration::from_millis(1)).unwrap();
         let width = Width::new(Mode::Off, 1, 3).unwrap();
         let (joined, woke) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwanted_worker_parks_no_longer_than_it_asked() {
+    fn an_unwanted_worker_parks_no_longer_than_requested() {
         let crew = Crew::new(2, Duration::from_millis(1)).unwrap();
         crew.join(0).unwrap();
         crew.slots[0].set_wanted(false);

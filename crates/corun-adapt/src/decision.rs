@@ -146,7 +146,7 @@ impl fmt::Display for Cpus {
     }
 }
 
-/// Decides from what was read how many CPUs can be had. [`crate::Steady`] sets `threads`.
+/// Decides from a reading how many CPUs the process can get. [`crate::Steady`] sets `threads`.
 ///
 /// Available is the used plus the idle time, since neighbors had the rest. It is at least the guaranteed share, which neighbors cannot
 /// take. A process with few running threads does not see more than it uses plus what is idle, even if it could get more. The rest would

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_program_writes_into_its_page_its_bounds_hold_together() {
+    fn whatever_a_program_writes_into_its_page_its_bounds_are_consistent() {
         let (_, mapping) = fresh();
         let peer = Peer { mapping, stat: File::open("/proc/self/stat").unwrap() };
         let all = [0, 1, 7, u64::from(u32::MAX), u64::MAX];

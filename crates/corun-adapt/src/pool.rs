@@ -65,7 +65,7 @@ mod tests {
     use rayon::prelude::*;
 
     #[test]
-    fn each_call_runs_as_wide_as_was_advised_before_it() {
+    fn each_call_runs_as_wide_as_advised_before_it() {
         let pool = Pool::new(Width::new(Mode::On, 1, 3).unwrap()).unwrap();
         pool.width().publish().unwrap();
         // Another test of this process may publish too. The page of this test is the one with these bounds.

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_that_of_the_cpus_that_may_be_used() {
+    fn idle_time_is_that_of_the_cpus_that_the_process_may_use() {
         for (list, ticks) in [(&[0, 1][..], 307), (&[1], 200), (&[64], 1_000), (&[5], 0)] {
             let expected = Idle { idle_ns: ticks * NANOS_PER_TICK, online: 3 };
             assert_eq!(idle(STAT, &cpus(list)), Some(expected), "{list:?}");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_threads_it_begins_with_it_ends_with_as_many_as_get_a_cpu() {
+    fn with_any_first_number_of_threads_it_ends_with_as_many_as_get_a_cpu() {
         // CPUs, loops, their weight in thousandths, and the number of threads at the end.
         let table = [
             (2, 1, 1_000, 1),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_where_neighbours_are_not_the_limit_or_every_cpu_has_a_thread() {
+    fn nothing_is_tried_if_neighbors_are_not_the_limit_or_every_cpu_has_a_thread() {
         let mut steady = Steady::default();
         for (available, most) in [(1_000, 0), (2_000, 2)] {
             for _ in 0..1_000 {

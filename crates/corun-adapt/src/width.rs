@@ -100,14 +100,15 @@ impl Width {
         })
     }
 
-    /// For threads that never wait for each other, such as those of a work-stealing pool. Each of them does as much as the CPU time
-    /// that it gets, however little neighbors leave it. So only the CPUs, a quota and a controller limit the width.
+    /// For threads that never wait for each other, such as those of a work-stealing pool. Each of them uses
+    /// all CPU time that it gets, even if neighbors leave little. So only the CPUs, a quota and a controller
+    /// limit the width.
     #[must_use]
     pub fn independent(self) -> Width {
         Width { are_independent: true, ..self }
     }
 
-    /// How many CPUs can be had.
+    /// How many CPUs the process can get.
     #[inline]
     pub fn answer(&self) -> Answer {
         self.adapt.answer()
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_make_fewer_of_independent_threads_and_limits_do() {
+    fn neighbors_do_not_reduce_independent_threads_and_limits_do() {
         let answer =
             |reason, milli| Answer { available: Some(milli), threads: Some(1), ..Answer::unknown(reason) };
         let table = [

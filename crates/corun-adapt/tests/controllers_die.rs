@@ -22,7 +22,7 @@ fn controller() {
     let Some(program) = std::env::var("ADVISES").ok().and_then(|number| number.parse().ok()) else { return };
     let peer = Peer::find(program).unwrap().expect("it published a page");
     for n in 0.. {
-        // This includes widths that make no sense.
+        // This includes widths without meaning.
         peer.advise(n % (WORKERS + 3));
         std::thread::sleep(Duration::from_micros(200));
     }
