@@ -1,4 +1,4 @@
-//! The options of a run, and the check that they make sense.
+//! The options of a run, and a check of their values.
 
 use crate::error::Error;
 use corun_adapt::Width;
@@ -86,8 +86,9 @@ pub struct Options {
     /// The most events that may wait, or be kept for rollbacks, over all logical processes. A run may exceed it by the messages of
     /// one event for each worker, and by `checkpoint_every` events for each logical process (for coasting forward).
     pub memory: usize,
-    /// How many workers go on, of those there are: the others park, and under LADM the workers that go on take over their kernel
-    /// processes. `None` keeps all workers. The other mappings ignore it, since nobody could take over.
+    /// How many of the workers go on: the others park, and under LADM the workers that go on take over their
+    /// kernel processes. `None` keeps all workers. The other mappings ignore it, since no worker could take
+    /// over.
     pub width: Option<Arc<Width>>,
     /// Injected disturbance, for tests.
     pub disturbance: Option<Disturbance>,
@@ -116,7 +117,7 @@ impl Options {
     /// Checks the options. Returns the number of kernel processes for `lps` logical processes.
     ///
     /// # Errors
-    /// The first option that makes no sense.
+    /// The first invalid option.
     pub(crate) fn checked(&self, lps: u32) -> Result<u32, Error> {
         if lps == 0 {
             return Err(Error::NoLps);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_worker_begins_with_its_share_and_gets_it_back_whoever_took_it() {
+    fn each_worker_begins_with_its_share_and_gets_it_back_from_any_other() {
         for (kps, workers) in [(1, 1), (7, 3), (16, 16), (33, 2)] {
             let owners = Owners::new(kps, workers);
             let mut list = Vec::new();

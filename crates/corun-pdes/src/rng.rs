@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponential_draw_has_the_mean_that_was_asked_for() {
+    fn an_exponential_draw_has_the_requested_mean() {
         let mut rng = Rng::new(1, 1);
         let sum: u64 = (0..100_000).map(|_| rng.exponential(1_000)).sum();
         assert!((98_000_000..102_000_000).contains(&sum), "{sum}");

@@ -49,7 +49,7 @@ pub(crate) struct Worker<'s, 'm, M: Model> {
     /// Events that it committed since the last call of `goes_on`.
     committed: u64,
     rescue: Option<Rescue>,
-    /// How many workers go on, where others could take over from those that do not.
+    /// How many workers go on, if others could take over from those that do not.
     width: Option<&'s Width>,
     disturber: Option<Disturber>,
     report: WorkerOutcome,

@@ -93,7 +93,7 @@ fn a_message_that_overtakes_the_collector_is_seen() {
 }
 
 #[test]
-fn one_that_is_passed_on_twice_is_seen() {
+fn a_message_that_is_passed_on_twice_is_seen() {
     no_order_computes_too_late_a_time(
         || vec![place(&[10]), place(&[5, 20])],
         |places| {
@@ -104,7 +104,7 @@ fn one_that_is_passed_on_twice_is_seen() {
 }
 
 #[test]
-fn one_that_is_put_in_directly_is_seen() {
+fn a_message_that_the_holder_puts_in_is_seen() {
     no_order_computes_too_late_a_time(
         || vec![place(&[10]), place(&[5, 20])],
         |places| handle_directly(&places[1], &places[0], 2),
@@ -154,7 +154,7 @@ fn an_inbox_keeps_the_order_of_each_sender_and_loses_nothing_when_its_owner_chan
 }
 
 #[test]
-fn what_is_put_in_directly_never_overtakes_what_the_same_sender_posted() {
+fn a_message_put_in_directly_never_overtakes_those_of_the_same_sender() {
     loom::model(|| {
         let place = Arc::new(place(&[]));
         let sender = {
@@ -206,7 +206,7 @@ impl Known {
 /// Only `give` makes changes here. loom keeps only the last access to a value. So it does not try every order of a thread that
 /// reads a value before it changes it, as `take` does.
 #[test]
-fn every_kernel_process_has_a_worker_however_changes_and_looks_interleave() {
+fn every_kernel_process_has_a_worker_in_any_order_of_changes_and_looks() {
     loom::model(|| {
         // Worker 0 begins with two, worker 1 with one.
         let owners = Arc::new(Owners::new(3, 2));

@@ -1,6 +1,7 @@
-//! The oracle: whatever the mapping, the disturbance and the bounds, a run commits what the sequential engine does.
+//! The oracle: with any mapping, disturbance and bounds, a run commits the same as the sequential engine.
 //!
-//! Each seed is a model and options drawn at random. `PDES_SEEDS=10000` tries that many; `PDES_FIRST` says where to begin.
+//! Each seed draws a model and options at random. `PDES_SEEDS=10000` tries that many; `PDES_FIRST` is the
+//! first seed.
 
 use corun_pdes::models::{Phold, Queueing};
 use corun_pdes::{run, run_sequentially, Disturbance, Error, Idle, Mapping, Model, Options, Outcome, Rng};
@@ -12,7 +13,7 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number of seeds"))
 }
 
-/// Draws for a test; the engine's own generator, seeded from outside through a model would be roundabout.
+/// Draws for a test. The engine's own generator is seeded through a model, which would be roundabout here.
 struct Draws(u64);
 
 impl Draws {
@@ -56,7 +57,7 @@ fn options(draws: &mut Draws, lps: u32) -> Options {
     }
 }
 
-/// Runs a model both ways. Returns what the parallel run did.
+/// Runs a model on both engines. Returns the outcome of the parallel run.
 fn hold_against_the_sequential_engine<M: Model>(
     seed: u64,
     model: &M,
@@ -105,7 +106,7 @@ fn try_seed(seed: u64) -> Outcome {
             grain: draws.one_of(&[0, 100]),
         };
         let mut options = options(&mut draws, model.lps);
-        // Some hundred events, whatever the delays.
+        // Some hundred events, with any delays.
         let events = u64::from(model.lps * model.population);
         options.until = 1 + (model.look_ahead + model.mean_delay) * 1_000 / events;
         hold_against_the_sequential_engine(seed, &model, options, tightness)
@@ -124,7 +125,7 @@ fn try_seed(seed: u64) -> Outcome {
 }
 
 #[test]
-fn what_is_committed_is_what_the_sequential_engine_does() {
+fn a_run_commits_what_the_sequential_engine_commits() {
     let (first, seeds) = (from_environment("PDES_FIRST", 0), from_environment("PDES_SEEDS", 300));
     let (mut undone, mut coasted, mut anti, mut recalls, mut committed) = (0, 0, 0, 0, 0);
     for seed in first..first + seeds {
@@ -138,7 +139,7 @@ fn what_is_committed_is_what_the_sequential_engine_does() {
     println!(
         "{seeds} seeds: {committed} committed, {undone} undone, {coasted} coasted, {anti} anti, {recalls} recalls"
     );
-    // What never happens is not tested.
+    // A test of something that never happens is none.
     if seeds >= 300 {
         assert!(undone > 1_000 && coasted > 1_000 && anti > 1_000 && recalls > 10);
     }
@@ -157,12 +158,13 @@ fn every_mapping_takes_preempted_workers_and_moved_kernel_processes() {
     }
 }
 
-/// The first logical process is in the middle of its event at 10 until `other` has handled its own at 100, as one whose worker is
-/// preempted; then it sends to `other` for 20. So whoever handles the events of `other` meanwhile has to take one back.
+/// The first logical process stays in the middle of its event at 10 until `other` has handled its own at 100,
+/// as if its worker were preempted. Then it sends to `other` for 20. So the worker that handles the events of
+/// `other` meanwhile has to take one back.
 struct HeldUp {
     other: u32,
     has_gone_on: (Mutex<bool>, Condvar),
-    /// The sequential engine, which is of this thread, handles one event after the other.
+    /// The sequential engine runs on this thread, and handles one event after the other.
     caller: ThreadId,
 }
 
@@ -205,8 +207,8 @@ impl Model for HeldUp {
 }
 
 #[test]
-fn under_every_mapping_others_go_on_while_one_is_held_up_and_take_back_what_was_too_early() {
-    // One that another worker begins with; and one of the worker that is held up, which others come for if they may.
+fn under_every_mapping_others_continue_past_a_held_worker_and_take_back_early_events() {
+    // One that another worker begins with, and one of the held worker, which others take over if they may.
     let (far, near) = (3, 1);
     for (mapping, other) in [
         (Mapping::Fixed { pin: false }, far),
@@ -235,7 +237,7 @@ fn one_worker_never_takes_anything_back() {
     }
 }
 
-/// Each event sends two, so that they double: what memory is not enough for.
+/// Each event sends two. So they double, and memory does not suffice.
 struct Doubling;
 
 impl Model for Doubling {
@@ -262,7 +264,7 @@ impl Model for Doubling {
 }
 
 #[test]
-fn where_memory_is_too_little_for_any_engine_both_say_so() {
+fn if_memory_is_too_small_for_any_engine_both_say_so() {
     let options = Options { until: 1_000, workers: 2, memory: 10_000, ..Options::default() };
     for error in [run_sequentially(&Doubling, &options).unwrap_err(), run(&Doubling, &options).unwrap_err()] {
         assert!(matches!(error, Error::OutOfMemory { limit: 10_000, .. }), "{error:?}");
@@ -270,7 +272,7 @@ fn where_memory_is_too_little_for_any_engine_both_say_so() {
 }
 
 #[test]
-fn memory_stays_within_its_bound_and_costs_nothing_but_time() {
+fn memory_stays_within_its_bound_and_costs_only_time() {
     let model = Phold { lps: 64, remote_ppm: 900_000, ..Phold::default() };
     let disturbance =
         Disturbance { seed: 1, pause_every: 100, pause: Duration::from_micros(500), remap_every: 0 };
@@ -283,7 +285,7 @@ fn memory_stays_within_its_bound_and_costs_nothing_but_time() {
 
 #[test]
 fn random_numbers_are_taken_back_with_the_state() {
-    // Were they not, this would fail in the oracle as well; here it is plain.
+    // If they were not, the oracle would fail as well. Here the cause is plain.
     let draw = |rng: &mut Rng| rng.bits();
     struct Drawing(fn(&mut Rng) -> u64);
     impl Model for Drawing {

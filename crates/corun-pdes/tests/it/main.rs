@@ -3,7 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `own_threads` | workers that are the caller's threads |
-//! | `refusals` | options and models that make no sense |
+//! | `refusals` | invalid options and models |
 //! | `width` | workers that park because fewer are wanted |
 
 mod own_threads;

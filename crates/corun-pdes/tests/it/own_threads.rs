@@ -10,7 +10,7 @@ fn options(until: u64) -> Options {
 }
 
 #[test]
-fn the_callers_threads_commit_what_the_sequential_engine_does() {
+fn the_callers_threads_commit_what_the_sequential_engine_commits() {
     let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(20_000));
     let run = Run::new(&model, &options).unwrap();
     let told = AtomicU64::new(0);
@@ -32,7 +32,7 @@ fn the_callers_threads_commit_what_the_sequential_engine_does() {
 }
 
 #[test]
-fn a_run_without_end_ends_when_one_worker_says_so_and_commits_certain_events() {
+fn an_endless_run_ends_when_one_worker_says_so_and_commits_certain_events() {
     let (model, options) = (Phold { lps: 64, ..Phold::default() }, options(u64::MAX));
     let run = Run::new(&model, &options).unwrap();
     thread::scope(|scope| {
@@ -51,7 +51,8 @@ fn a_run_without_end_ends_when_one_worker_says_so_and_commits_certain_events() {
     assert!(outcome.committed >= 10_000 && outcome.committed <= outcome.handled, "{outcome:?}");
 }
 
-/// The result of a run of two workers. Their threads work under these numbers, each until `goes_on` was called so many times.
+/// The result of a run of two workers. Their threads work under these numbers, each until `goes_on` was
+/// called this many times.
 fn said(mapping: Mapping, numbers: &[usize]) -> String {
     let model = Phold { lps: 64, ..Phold::default() };
     let options = Options { mapping, ..options(u64::MAX) };

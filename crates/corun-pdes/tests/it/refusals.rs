@@ -1,4 +1,4 @@
-//! Options that make no sense are refused in one sentence with the remedy. Faults of a model are reported the same way.
+//! Invalid options are refused in one sentence with the remedy. Faults of a model are reported the same way.
 
 use corun_pdes::models::Phold;
 use corun_pdes::{run, run_sequentially, Context, Model, Options};
@@ -10,7 +10,7 @@ fn refused(model: &Phold, options: Options) -> String {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_in_a_sentence() {
+fn invalid_options_are_refused_in_a_sentence() {
     let model = Phold { lps: 4, population: 5, ..Phold::default() };
     let given = Options { workers: 2, ..Options::default() };
     let table: Vec<(Phold, Options, &str)> = vec![

@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The width is read twenty times a second, so it is read many times in this.
+/// The width is read twenty times a second, so it is read several times in this.
 const LENGTH: Duration = Duration::from_millis(600);
 
 fn model() -> Phold {
     Phold { lps: 64, ..Phold::default() }
 }
 
-/// A controller finds one page in a process, so one run has one at a time.
+/// A controller finds one page in a process. So runs take turns.
 static ONE_PAGE: Mutex<()> = Mutex::new(());
 
-/// The outcome of a run of two workers up to this virtual time, if it comes so far. A controller advises to run so many.
+/// The outcome of a run of two workers up to this virtual time, if it gets that far. A controller advises
+/// this number of threads.
 fn advised(threads: impl Fn() -> u32 + Sync, mapping: Mapping, until: u64) -> Outcome {
     let _one_page = ONE_PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let width = Width::new(Mode::On, 1, 2).unwrap();
@@ -56,17 +57,17 @@ fn under_ladm_a_worker_parks_while_one_is_wanted_and_the_other_takes_over() {
 }
 
 #[test]
-fn nobody_parks_while_all_are_wanted_or_where_nobody_could_take_over() {
+fn no_worker_parks_while_all_are_wanted_or_if_none_could_take_over() {
     for (threads, mapping) in [(2, Mapping::ladm()), (1, Mapping::Fixed { pin: false }), (1, Mapping::Pool)] {
         assert_eq!(parked(&advised(|| threads, mapping, u64::MAX)), 0, "{mapping:?}");
     }
 }
 
 #[test]
-fn whatever_is_advised_the_trace_is_that_of_the_sequential_engine() {
+fn with_any_advice_the_trace_is_that_of_the_sequential_engine() {
     let until = 1_000_000;
     let calls = AtomicU32::new(0);
-    // One worker and two in turn.
+    // One worker and two alternate.
     let in_turn = || 1 + calls.fetch_add(1, Relaxed) / 1_000 % 2;
     let outcome = advised(in_turn, Mapping::ladm(), until);
     let options = Options { until, ..Options::default() };
