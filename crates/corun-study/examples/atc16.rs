@@ -226,7 +226,7 @@ fn best(machine: &str, apps: impl Iterator<Item = App>, length: Length) -> BTree
     all.into_par_iter().map(of).collect()
 }
 
-/// Speed-ups against the best static mapping: by cell, by mapper, by program.
+/// Speed-ups over the best static mapping: for each cell, mapper and program.
 fn speedups(machine: &str, cells: &[&[App]], mappers: &[Mapper], length: Length) -> Vec<Vec<Vec<f64>>> {
     let best = best(machine, cells.iter().flat_map(|c| c.iter().copied()), length);
     let jobs: Vec<(usize, usize)> =

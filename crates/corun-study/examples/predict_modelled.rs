@@ -1,9 +1,10 @@
 //! Co-runs of the modelled machine as a record that can be predicted again: `cargo run --release -p corun-study --example predict_modelled FOLDER`.
 //!
-//! The programs are synthetic ones of every kind, on two CPUs without hardware counters and with several interferers, and those of
-//! PACT'16, on its machine with counters and with four loops. Windows, schedule and budget are those of `corun predict --dedicated`.
-//! The truth is the same run to its end, with the interferer and solo. FOLDER/predict-modelled has the co-runs with dedicated windows.
-//! FOLDER/predict-modelled-replay has every second synthetic one without them, with a replay.
+//! The programs are synthetic ones of every kind, on two CPUs without hardware counters and with several
+//! interferers, and those of PACT'16, on its machine with counters and with four loops. Windows, schedule and
+//! budget are those of `corun predict --dedicated`. The truth is the same run to its end, with the interferer
+//! and solo. FOLDER/predict-modelled has the co-runs with dedicated windows. FOLDER/predict-modelled-replay
+//! has every second synthetic one without them, with a replay.
 //!
 //! `corun predict --again FOLDER/predict-modelled` predicts them again, and `scripts/keep-record FOLDER/predict-modelled predict-modelled` keeps them.
 

@@ -6,12 +6,14 @@
 //! cargo run --release -p corun-study --example spin_matrix -- --sample-cost
 //! ```
 //!
-//! Method: each program runs several times. Samples and counters watch the same run in the same windows, as `corun predict` does. A
-//! program that spins prints a line `TID NAME CPU_NS SPIN_NS` for each of its threads, from the threads' own clocks. All other programs
-//! here never spin. `--beside 2` runs each with two endless loops in their own session. Then it gets half of a machine with two CPUs,
-//! and waits more. The error of a detector is the difference from the truth, in points of the program's or thread's time on a CPU. The
-//! sampler reports the cost of samples. The cost of counters is the program's switches times the added cost of one, plus reading. Both
-//! are shares of one CPU. `--sample-cost` measures the cost of one sample to the program, which the sampler has to assume.
+//! Method: each program runs several times. Samples and counters watch the same run in the same windows, as
+//! `corun predict` does. A program that spins prints a line `TID NAME CPU_NS SPIN_NS` for each of its
+//! threads, from the threads' own clocks. All other programs here never spin. `--beside 2` runs each with two
+//! endless loops in their own session. Then the program gets half of a machine with two CPUs, and waits more.
+//! The error of a detector is the difference from the truth, in points of the program's or thread's time on a
+//! CPU. The sampler reports the cost of samples. The cost of counters is the program's switches times the
+//! added cost of one, plus reading. Both are shares of one CPU. `--sample-cost` measures the cost of one
+//! sample to the program, which the sampler has to assume.
 //!
 //! Limits: a row is left out, with a message, if this machine lacks something for it (a compiler, Go, Java, counters). Rows of few
 //! seconds have a few thousand samples, so a tenth of a point is chance.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_may_bring_its_facts_along_and_one_of_no_known_study_without_any_is_refused() {
+    fn a_record_may_contain_its_facts_and_one_of_an_unknown_study_without_any_is_refused() {
         let own =
             r#"{"schema": "corun.verify-bench/1", "date": "2026-01-02 03:04 UTC", "facts": {"misses": "0"}}"#;
         let wanted = Facts::from([("misses".into(), "0".into()), ("date".into(), "2026-01-02".into())]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quotation_of_nothing_is_refused_by_its_name() {
+    fn a_quotation_of_a_missing_fact_is_refused_with_its_name() {
         assert!(filled("<!--r:none-->1<!--/-->", &one)
             .unwrap_err()
             .contains("tells no `none`; it tells error"));

@@ -45,7 +45,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_result_is_read_plain_and_compressed_and_no_further_than_asked() {
+    fn a_result_is_read_plain_and_compressed_and_no_further_than_requested() {
         let folder = tempfile::tempdir().unwrap();
         let text = "{\"runs\": []}\n".repeat(1_000);
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_as_much_longer_as_a_study_wants() {
+    fn work_is_longer_by_the_factor_of_the_study() {
         let (_folder, setup) = setup();
         let text = "head -c {times:300} > f-{times:3}; awk '{ print }'";
         assert_eq!(setup.filled(text), "head -c 300 > f-3; awk '{ print }'");
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interferer_that_ends_by_itself_is_no_interferer() {
+    fn an_interferer_that_ends_by_itself_is_an_error() {
         let (_folder, setup) = setup();
         let interferer = Interferer { name: "i".into(), about: String::new(), recipe: shell("exit 4") };
         let beside = Some((&interferer, Duration::from_millis(300)));

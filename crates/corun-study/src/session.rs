@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_leads_its_own_session_and_is_stopped_with_all_it_started() {
+    fn a_child_leads_its_own_session_and_is_stopped_with_all_that_it_started() {
         let mut session = shell("sleep 600 & wait");
         let pid = session.pid() as i32;
         // SAFETY: a system call without memory.

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_of_this_machine_has_its_tick_and_the_caches_that_the_kernel_tells() {
+    fn the_model_of_this_machine_has_its_tick_and_the_caches_that_the_kernel_reports() {
         let root = Root::new("/");
         let model = this_machine(&root).unwrap();
         let told = Figures::read(&root, &model.machine);

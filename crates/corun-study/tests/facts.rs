@@ -64,7 +64,7 @@ fn every_figure_that_a_document_quotes_is_that_of_its_record() {
 }
 
 #[test]
-fn every_record_that_is_kept_can_be_read_is_quoted_and_says_how_it_was_made() {
+fn every_kept_record_can_be_read_is_quoted_and_says_how_it_was_made() {
     let documents: String = documents().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     for record in records() {
         let facts = facts_of(&record).unwrap();
@@ -129,7 +129,7 @@ fn a_row_has_the_worst_class_that_it_has_now() {
 }
 
 #[test]
-fn the_page_of_the_papers_counts_its_rows_and_names_what_would_tell_of_each_that_deviates() {
+fn the_page_of_the_papers_counts_its_rows_and_names_the_open_question_of_each_deviation() {
     let text = std::fs::read_to_string(root().join("docs/papers.md")).unwrap();
     let rows = papers(&text);
     let (_, counted) = text.split_once("\n## Counted").unwrap();

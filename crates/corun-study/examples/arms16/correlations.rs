@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correlation_is_one_on_a_line_minus_one_down_it_and_none_where_nothing_changes() {
+    fn a_correlation_is_one_on_a_rising_line_minus_one_on_a_falling_one_and_none_without_change() {
         let line = |slope: f64| [1.0, 2.0, 4.0].map(|x| (x, 10.0 + slope * x));
         assert!((correlation(&line(2.0)).unwrap() - 1.0).abs() < 1e-12);
         assert!((correlation(&line(-2.0)).unwrap() + 1.0).abs() < 1e-12);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn table_6_has_no_number_for_what_is_not_modelled_or_does_not_change() {
+    fn table_6_has_no_number_for_a_counter_that_is_not_modelled_or_does_not_change() {
         let all = runs(&["gcc", "gromacs"], None);
         let with_time = |name: &str| within(&all, &count(name), &time);
         assert_eq!([with_time("DTLB"), with_time("L1")], [Found::NotModelled; 2]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn table_6_llc_misses_go_with_degradation_within_a_vm_and_do_not_across_vms_and_cycles_do_both() {
+    fn table_6_llc_misses_correlate_within_a_vm_and_not_across_vms_and_cycles_do_both() {
         let all = runs(&VMS, None);
         let r = |found| match found {
             Found::Is { r, .. } => r,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn table_6_instructions_go_with_degradation_where_the_guest_works_by_the_clock() {
+    fn table_6_instructions_correlate_with_degradation_if_the_guest_works_by_the_clock() {
         let found = within(&runs(&["gcc", "soplex", "sphinx3"], Some(0.01)), &count("IC"), &time);
         assert!(matches!(found, Found::Is { r, .. } if r > 0.8), "{found:?}");
     }

@@ -1,9 +1,10 @@
 //! Figures 1 and 2: how often eight VMs on eight CPUs are moved.
 //!
-//! In the paper's description all VMs always compute, so nobody would ever be moved. The paper recorded a real machine, on which more
-//! ran than it names. So this looks for the cause of moves: threads of a VM's QEMU that wake up, and pauses of the vCPU itself. The
-//! paper does not say how often either happened. Presets contain the threads of an idle Linux, and of a QEMU that redraws. Each case
-//! runs under the paper's kernel, which is the default of the machine, and under the last kernel with CFS.
+//! In the paper's description all VMs always compute, so none would ever be moved. The paper recorded a real
+//! machine, on which more ran than it names. So this looks for the cause of moves: threads of a VM's QEMU
+//! that wake up, and pauses of the vCPU itself. The paper does not say how often either happened. Presets
+//! contain the threads of an idle Linux, and of a QEMU that redraws. Each case runs under the paper's kernel,
+//! which is the default of the machine, and under the last kernel with CFS.
 
 use crate::{account, mean, percent, run_under, seen, vm};
 use corun_model::trace::{Trace, TraceKind};
@@ -325,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    /// The paper's VMs, each allowed on all CPUs, for so long.
-    fn eight_vms_on_eight_cpus_are_moved_only_where_vcpus_pause_and_others_wake_up() {
+    /// The paper's VMs, each allowed on all CPUs, for this long.
+    fn eight_vms_on_eight_cpus_are_moved_only_if_vcpus_pause_and_others_wake_up() {
         let moved = |pause, qemu| moved("6.5", pause, qemu);
         assert_eq!(moved(None, None), (0.0, 0.0));
         let (wakeups, pauses, both) =
@@ -336,7 +337,7 @@ mod tests {
 
     /// Under the balancing of kernels since 5.10, not under that of the paper's (docs/arms16.md).
     #[test]
-    fn where_threads_that_wake_up_are_soon_done_most_moves_stay_within_a_core_and_else_they_do_not() {
+    fn most_moves_stay_within_a_core_if_woken_threads_end_soon_and_not_otherwise() {
         let share = |us| {
             let (cpus, cores) = moved("6.5", Some(SHORT), Some(Often { us, every_ms: 10 }));
             cores / cpus
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn under_the_papers_kernel_what_wakes_up_stays_on_its_core_and_under_a_later_one_it_goes_anywhere() {
+    fn under_the_papers_kernel_woken_threads_stay_on_their_core_and_under_a_later_one_they_go_anywhere() {
         let share = |linux| {
             let d = Disturbance { pause: Some(SHORT), qemu: Qemu::Wakes(SHORT) };
             let (cpus, cores) = sum(&qemu_moves(&eight_vms(linux, d, 1, 10), &d));

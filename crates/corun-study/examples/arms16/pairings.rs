@@ -56,7 +56,7 @@ enum Runs {
     Again(&'static str),
 }
 
-/// Slowdown of each VM against running alone, by pairing.
+/// Slowdown of each VM compared with its solo run, for each pairing.
 fn slowdowns(programs: &Programs, runs: Runs) -> [[f64; 4]; 3] {
     PAIRINGS.map(|cpus| {
         let (head, again) = match runs {
@@ -75,7 +75,7 @@ fn slowdowns(programs: &Programs, runs: Runs) -> [[f64; 4]; 3] {
 /// The result of a workload in figure 4.
 #[derive(Clone, Copy, Debug)]
 struct Degradation {
-    /// Mean over VMs and pairings, each against the VM's best pairing.
+    /// Mean over VMs and pairings, each compared with the VM's best pairing.
     average: f64,
     /// The most of them.
     worst: f64,
@@ -148,7 +148,7 @@ pub fn figure_3() {
     }
 }
 
-/// Prints and draws the loss of each VM against its best pairing.
+/// Prints and draws the loss of each VM compared with its best pairing.
 pub fn figure_4(folder: &Path) {
     let of = |runs: Runs| -> Vec<Degradation> { THIRTEEN.par_iter().map(|w| degradation(w, runs)).collect() };
     let (steady, once) = (of(STEADY), of(Runs::Once));
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_pairings_bring_every_vm_beside_every_other_once() {
+    fn in_three_pairings_every_vm_runs_next_to_every_other_once() {
         for vm in 0..4 {
             let mut partners: Vec<usize> = (0..3).map(|p| partner(p, vm)).collect();
             partners.sort_unstable();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn table_3_has_many_misses_where_the_presets_have_many() {
+    fn table_3_has_many_misses_for_programs_whose_presets_have_many() {
         let [many, few] = [
             ["soplex", "milc"].map(mpki_alone).to_vec(),
             ["gromacs", "sjeng", "sphinx3", "gamess", "namd"].map(mpki_alone).to_vec(),

@@ -1,6 +1,7 @@
-//! Figure 7: low-level figures and the slowdown of programs that block. The paper draws them for streamcluster and canneal with
-//! periodic and intermittent loops, and gives no numbers. It says that all of them except synchronization rise with the slowdown, and
-//! that a longer idle time comes with more preemptions and yields.
+//! Figure 7: low-level figures and the slowdown of programs that block. The paper draws them for
+//! streamcluster and canneal with periodic and intermittent loops, and gives no numbers. It says that all of
+//! them except synchronization rise with the slowdown. It also says that a longer idle time comes with more
+//! preemptions and yields.
 
 use crate::rig::{beside, mean, preset, seen, subject, Breakdown, Length, Seen};
 use crate::state;

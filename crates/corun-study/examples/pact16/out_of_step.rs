@@ -1,7 +1,8 @@
 //! Beyond the paper: the largest gain from threads that are out of step, if they took no line from each other.
 //!
-//! A thread takes lines from siblings that compute at the same place of the program. Taking none at all is the upper bound of the gain
-//! from coming out of step. So a result between the bounds shows how far they stay in step.
+//! A thread takes lines from siblings that compute at the same place of the program. Taking none at all is
+//! the upper bound of the gain from getting out of step. So a result between the bounds shows how far they
+//! stay in step.
 
 use crate::rig::{beside, mean, seen, speeds, subject, with_sharing, Breakdown, Length, SEEDS};
 use crate::{percent, table_2};

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guests_study_needs_nothing_but_corun_itself() {
+    fn the_guests_study_needs_only_corun_itself() {
         let (own, study) = (Catalogue::own(), read(CONTROL_GUEST).unwrap());
         assert_eq!(study.backend, "sched_ext");
         let programs = study.groups.iter().flat_map(|g| g.cells.iter().flatten());
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_repetition_has_an_order_of_its_own() {
+    fn every_repetition_has_its_own_order() {
         let mut sorted = ControlStudy::order(1, 11);
         assert!(sorted != ControlStudy::order(2, 11) && sorted == ControlStudy::order(1, 11));
         sorted.sort_unstable();

@@ -1,4 +1,5 @@
-//! The study of control (`corun.control-study/1`, `studies/control.toml`): what each policy gains, for whom, and who pays.
+//! The study of control (`corun.control-study/1`, `studies/control.toml`): the gains of each policy, for
+//! whom, and who pays.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -147,7 +148,7 @@ mod tests {
     use file::{CONTROL, CONTROL_GUEST};
 
     #[test]
-    fn a_policy_that_nobody_knows_is_named_with_its_line_before_anything_runs() {
+    fn an_unknown_policy_is_named_with_its_line_before_anything_runs() {
         let own = Catalogue::own();
         let unknown = |text: &str| unknown_policy(&ControlStudy::parse("c.toml", text, &own).unwrap(), text);
         for shipped in [CONTROL, CONTROL_GUEST] {

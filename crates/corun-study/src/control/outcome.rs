@@ -2,15 +2,18 @@
 //!
 //! | metric | formula, over the tenants of a run |
 //! | --- | --- |
-//! | slowdown | length beside the others by length alone, in the same repetition |
+//! | slowdown | length in the co-run divided by the solo length, in the same repetition |
 //! | geometric mean | of the slowdowns |
-//! | Jain fairness | `(Σ x)² / (n Σ x²)` of the slowdowns: 1 when all suffer alike (Controlled Contention, eq. 1) |
-//! | throughput | `Σ 1 / slowdown`: runs alone that were done in the time of one (the same, eq. 2) |
-//! | relative speed-up | `n / Σ (slowdown under the policy / by default)`, in the same repetition (the same, eq. 3) |
+//! | Jain fairness | `(Σ x)² / (n Σ x²)` of the slowdowns: 1 if all are equal (Controlled Contention, eq. 1)
+//! |
+//! | throughput | `Σ 1 / slowdown`: solo runs completed in the time of one (Controlled Contention, eq. 2) |
+//! | relative speed-up | `n / Σ (slowdown under the policy / by default)`, in the same repetition (Controlled
+//! Contention, eq. 3) |
 //! | overall gain | geometric mean of the slowdowns by default / under the policy, in the same repetition (PACT'16 §5) |
-//! | kept | the co-runner's CPU time by an equal part of the CPUs |
-//! | energy | of the machine's packages, by the tenants' work: `Σ 1 / slowdown` seconds of work alone each second |
-//! | variation | standard deviation of the programs' mean slowdown over repetitions, by its mean |
+//! | kept | the co-runner's CPU time divided by an equal share of the CPUs |
+//! | energy | of the machine's packages, divided by the tenants' work: `Σ 1 / slowdown` seconds of solo work
+//! each second |
+//! | variation | standard deviation of the programs' mean slowdown over repetitions, divided by its mean |
 //!
 //! The value of a cell is the median over repetitions. For a run that was cut off, the slowdowns are lower bounds, and count as such.
 //! The relative speed-up is a harmonic mean, so the slowest tenants dominate it: a tenfold speed-up of one tenant does not balance a
@@ -56,7 +59,7 @@ pub struct ControlRun {
     pub policy: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// From the start of the programs until each had ended once, in nanoseconds.
+    /// From the start of the programs until all had ended once, in nanoseconds.
     pub wall_ns: u64,
     /// The programs, and the co-runner last.
     pub tenants: Vec<TenantRun>,
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runs_metrics_are_those_of_the_table() {
+    fn the_metrics_of_a_run_are_those_of_the_table() {
         let run = run("default", 1, [8.0, 2.0]);
         assert_eq!(run.geometric_mean(), Some(4.0));
         assert_eq!(run.throughput(), Some(0.625));
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_goes_on_only_from_its_own_runs() {
+    fn a_study_continues_only_from_its_own_runs() {
         let part = |study: &str| ControlOutcome {
             study: study.into(),
             runs: vec![run("default", 1, [2.0, 2.0])],
@@ -360,8 +363,8 @@ mod tests {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         let [median, least, most] = gang.slowdown.unwrap();
         assert!(gang.n == 3 && near(median, 2.0) && near(least, 2.0) && near(most, 3.0));
-        // In the first repetition four times as fast and equally fast; in the second twice and half as fast. The third has no run of
-        // the default.
+        // In the first repetition, four times as fast and equally fast; in the second, twice and half as
+        // fast. The third has no run of the default.
         assert!(near(gang.speed_up.unwrap(), (1.6 + 0.8) / 2.0) && near(gang.overall.unwrap(), 1.5));
         assert_eq!(outcome.summary("g", "c", "default").speed_up, None);
         assert!((gang.variation.unwrap() - 0.2474).abs() < 1e-3);

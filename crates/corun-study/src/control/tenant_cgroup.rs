@@ -145,7 +145,7 @@ mod tests {
     use crate::session::Session;
 
     #[test]
-    fn a_tenant_holds_what_its_programs_start_and_nothing_is_left_of_it() {
+    fn a_tenant_holds_what_its_programs_start_and_leaves_nothing() {
         let root = Root::new("/");
         let tenant = match TenantCgroup::new(&root, "test") {
             Ok(tenant) => tenant,

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_takes_the_place_of_the_programs_and_has_its_name() {
+    fn a_command_replaces_the_programs_and_gives_its_name() {
         let study = DescribeStudy::parse("d.toml", DESCRIBE).unwrap();
         let argv = ["./bin/solver", "in.dat"].map(String::from).to_vec();
         let programs = study.with_command(argv.clone()).programs();

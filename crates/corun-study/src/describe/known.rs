@@ -49,7 +49,7 @@ fn near(what: &str, found: f64, given: f64, tolerance: f64) {
 }
 
 #[test]
-fn a_barrier_comes_out_with_its_grain_its_rounds_and_its_imbalance() {
+fn a_barrier_is_found_with_its_grain_rounds_and_imbalance() {
     for (cpus, imbalance) in [(2, 0.3), (4, 0.3), (4, 0.6)] {
         let p = one(cpus, &format!("threads = {cpus}, sync = \"barrier\", grain = \"1ms\", imbalance = {imbalance}, iterations = 400"));
         assert_eq!((p.sync, p.threads), (Sync::Barrier, cpus));
@@ -61,7 +61,7 @@ fn a_barrier_comes_out_with_its_grain_its_rounds_and_its_imbalance() {
 }
 
 #[test]
-fn lasting_differences_between_threads_come_out_as_shares() {
+fn lasting_differences_between_threads_are_found_as_shares() {
     let p = one(
         4,
         "threads = 4, sync = \"barrier\", grain = \"2ms\", shares = [1.6,0.8,0.8,0.8], iterations = 200",
@@ -75,7 +75,7 @@ fn lasting_differences_between_threads_come_out_as_shares() {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_comes_out_with_how_long_it_is_held() {
+fn a_contended_lock_is_found_with_its_hold_time() {
     let p = one(2, "threads = 2, sync = \"lock\", critical = 0.7, grain = \"1ms\", iterations = 500");
     assert_eq!(p.sync, Sync::Lock);
     near("the grain", p.grain as f64, 1e6, 0.1);
@@ -96,14 +96,14 @@ fn a_pipeline_with_one_slow_stage_looks_like_a_barrier_and_the_file_names_both()
 }
 
 #[test]
-fn threads_that_never_wait_come_out_without_any_dependence() {
+fn threads_that_never_wait_are_found_without_any_dependence() {
     let p = one(2, "threads = 2, sync = \"none\", grain = \"3ms\", iterations = 100");
     assert_eq!((p.sync, p.threads), (Sync::None, 2));
     near("the work of each", (p.grain * p.iterations) as f64, 300e6, 0.02);
 }
 
 #[test]
-fn one_thread_that_sleeps_after_each_grain_comes_out_with_both() {
+fn one_thread_that_sleeps_after_each_grain_is_found_with_both() {
     let p = one(2, "threads = 1, sync = \"none\", grain = \"2ms\", sleep = \"3ms\", iterations = 100");
     assert_eq!((p.threads, p.sync), (1, Sync::None));
     near("the grain", p.grain as f64, 2e6, 0.05);
@@ -112,7 +112,7 @@ fn one_thread_that_sleeps_after_each_grain_comes_out_with_both() {
 }
 
 #[test]
-fn a_serial_part_and_one_with_threads_come_out_as_two_parts() {
+fn a_serial_part_and_one_with_threads_are_found_as_two_parts() {
     let serial = "threads = 1, sync = \"none\", grain = \"1ms\", iterations = 300";
     let parallel = "threads = 2, sync = \"barrier\", grain = \"2ms\", imbalance = 0.3, iterations = 300";
     let (model, is) = described(2, &[serial, parallel]);
@@ -126,7 +126,7 @@ fn a_serial_part_and_one_with_threads_come_out_as_two_parts() {
 }
 
 #[test]
-fn a_description_is_slowed_down_beside_loops_as_the_program_itself_is() {
+fn a_description_is_slowed_down_by_loops_like_the_program_itself() {
     let bench = bench(2);
     let beside = Interferer { pattern: "persistent".into(), demand: None, threads: 1 };
     for phase in [

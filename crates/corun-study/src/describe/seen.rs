@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_from_the_leaving_to_the_wake_up_and_has_the_lane_that_ended_it() {
+    fn a_wait_goes_from_the_leaving_to_the_wake_up_and_has_the_lane_that_ended_it() {
         let waits = What::Leaves(Left::Waits(For::Futex(1)));
         let by = What::Woken(Waker::Task(TaskId(1)));
         let (seen, events) = Seen::of(
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_made_after_another_ended_goes_on_in_its_lane() {
+    fn a_task_that_begins_after_another_ended_continues_its_lane() {
         let born = What::Born { parent: TaskId(1), process: 1 };
         let mut events = vec![(0, 1, runs())];
         for n in 0..5 {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_from_the_first_part_on_that_lost_events() {
+    fn nothing_is_read_from_the_first_part_with_lost_events_on() {
         let lossy = RunLog { lost: 1, ..log(&[(500, 1, runs())]) };
         let (seen, events) =
             Seen::of([log(&[(0, 1, runs()), (9, 1, What::Leaves(Left::Preempted))]), lossy].iter());

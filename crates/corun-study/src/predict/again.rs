@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_whether_it_keeps_windows_and_so_does_predicting_it_again() {
+    fn a_record_says_whether_it_keeps_windows_and_predicting_it_again_agrees() {
         let outcome = PredictOutcome { runs: vec![CoRun::default()], ..PredictOutcome::default() };
         assert!(all_again(&outcome, How::default()).unwrap_err().contains("kept its windows"));
         for name in names() {

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_alone_that_was_disturbed_does_not_count_and_a_drift_is_followed() {
+    fn a_disturbed_solo_run_does_not_count_and_a_drift_is_followed() {
         let disturbed = [100, 300, 102, 98, 100].map(Some);
         assert_eq!(alone(&disturbed, 1).unwrap().wall_ns, 101);
         let drifting = [100, 110, 120, 130, 140, 150].map(Some);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_is_what_runs_differ_by_and_not_what_the_machine_drifts() {
+    fn the_error_is_the_difference_of_runs_without_the_drift_of_the_machine() {
         let error = |runs: &[u64]| {
             let runs: Vec<Option<u64>> = runs.iter().copied().map(Some).collect();
             alone(&runs, 1).unwrap().error.unwrap()

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn co_runs_beside_an_interferer_that_starts_again_are_told_apart() {
+    fn co_runs_with_an_interferer_that_starts_again_are_separate() {
         let outcome = PredictOutcome { restarting: vec!["i".into()], ..PredictOutcome::default() };
         let other = CoRun { interferer: "j".into(), ..run(2.0, [None; 4], None) };
         assert!(outcome.is_steady(&other) && !outcome.is_steady(&run(2.0, [None; 4], None)));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_another_machine_or_kernel_are_not_added_to() {
+    fn runs_of_another_machine_or_kernel_are_refused_for_addition() {
         let of = |kernel: &str| PredictOutcome {
             head: RecordHead { kernel: kernel.into(), ..RecordHead::default() },
             ..PredictOutcome::default()

@@ -1,12 +1,14 @@
 //! The runs of the study of predictions (`studies/predict.toml`).
 //!
-//! Method. Every program runs with every interferer under [`corun_session::Predict`] with dedicated windows, as under `corun predict
-//! --dedicated --counters`. These co-runs alternate with solo runs of the same program, which are watched in the same way, so that
-//! watching makes no difference. The prediction that counts is the last one made before a share of the co-run had passed
-//! (`predict-by`). It is compared with the slowdown: the length of the whole co-run over that of the solo runs around it
-//! ([`super::alone`]). Both are without the time in which the interferer was parked: the program ran alone then, which a longer
-//! prediction would not have done to it. All predictors see the same co-run: useful work from dedicated windows (measured by hardware
-//! counters if they exist and counting does not slow the program), the ledger alone, CPU share, run-queue latency.
+//! Method. Every program runs with every interferer under [`corun_session::Predict`] with dedicated windows,
+//! as under `corun predict --dedicated --counters`. These co-runs alternate with solo runs of the same
+//! program, which are watched in the same way, so that watching makes no difference. The prediction that
+//! counts is the last one made before a share of the co-run had passed (`predict-by`). It is compared with
+//! the slowdown: the length of the whole co-run over that of the solo runs around it ([`super::alone`]). Both
+//! are without the time in which the interferer was parked: the program ran alone then, and a longer
+//! prediction would not have caused that. All predictors see the same co-run: useful work from dedicated
+//! windows (measured by hardware counters if they exist and counting does not slow the program), the ledger
+//! alone, CPU share, run-queue latency.
 //!
 //! No slowdown is known better than solo runs repeat. Every co-run that ran to its end counts. Those whose slowdown is known to
 //! `known-to` also have a summary of their own. Intervals are compared with the measured slowdown, and with the range of possible ones.
@@ -288,7 +290,7 @@ impl<'a> PredictRuns<'a> {
             }
             None => None,
         };
-        // Only the interferer is parked; in a solo run nobody is.
+        // Only the interferer is parked; in a solo run nothing is.
         let parking = interferer.as_ref().map(|interferer| Parking {
             windows: Dedicated::default(),
             only: vec![format!("pgid:{}", interferer.pid())],

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_study_has_the_papers_figures_with_the_policies_beside_what_they_are_compared_with() {
+    fn the_shipped_study_has_the_papers_figures_with_the_policies_and_their_baselines() {
         let study = read(SCHEDULERS).unwrap();
         let names: Vec<&str> = study.figures.iter().map(|f| f.name.as_ref().as_str()).collect();
         assert_eq!(
@@ -233,7 +233,7 @@ mod tests {
             assert!(figure.policies[0].policy.is_none(), "{:?} is compared with nothing", figure.name);
             let does = |p: &PolicyUse| p.policy.is_some() || !p.instead.is_empty();
             assert!(figure.policies[1..].iter().all(does));
-            // The paper gives no number of its figure 1.
+            // The paper gives no number for its figure 1.
             assert_eq!(figure.stated.is_empty(), figure.name.as_ref().starts_with("cc-fig1"));
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_of_a_machine_without_power_figures_is_refused_rather_than_none() {
+    fn energy_of_a_machine_without_power_figures_is_refused_rather_than_zero() {
         let folder = tempfile::tempdir().unwrap();
         let machine = "schema = \"corun.machine/1\"\nname = \"bare\"\nabout = \"x\"\n[shape]\nsockets = 1\ncores-per-llc = 4\n";
         std::fs::write(folder.path().join("bare.toml"), machine).unwrap();

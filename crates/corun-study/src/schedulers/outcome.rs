@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn two_loops_on_one_cpu_have_half_of_it_each_with_and_without_a_delay_and_stand_beside_what_was_stated() {
+    fn two_loops_on_one_cpu_have_half_of_it_each_and_appear_next_to_the_stated_numbers() {
         let outcome = outcome(TINY);
         let figure = &outcome.figures[0];
         let cells = &figure.groups[0].cells;
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_are_what_they_are_called() {
+    fn measures_match_their_names() {
         let cell = CellOutcome {
             programs: vec!["a".into(), "b".into()],
             alone: vec![1.0, 1.0],

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_of_the_papers_is_brought_along() {
+    fn every_program_of_the_papers_is_compiled_in() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/papers");
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

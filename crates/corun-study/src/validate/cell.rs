@@ -124,7 +124,7 @@ pub struct Interferer {
 }
 
 impl Interferer {
-    /// What people call it: `periodic 30% x2`.
+    /// Its name for people: `periodic 30% x2`.
     pub fn name(&self) -> String {
         let demand = self.demand.map(|d| format!(" {:.0}%", d * 100.0)).unwrap_or_default();
         format!("{}{demand} x{}", self.pattern, self.threads)
@@ -148,7 +148,7 @@ fn workload(name: &str, program: &str) -> String {
     format!("schema = \"corun.workload/1\"\nname = \"{name}\"\n\n[program]\n{program}")
 }
 
-/// One program beside one interferer.
+/// One program with one interferer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Its name, unique in the matrix.
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn both_workloads_are_well_formed_and_say_what_the_cell_says() {
+    fn both_workloads_are_valid_and_agree_with_the_cell() {
         let c = cell();
         assert_eq!(c.name, "lock-spin-then-block-10ms + periodic 30% x2");
         let Program::Parallel(p) = Workload::parse("s", &c.subject.workload()).unwrap().program else {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_wants_every_word() {
+    fn a_filter_requires_every_word() {
         assert!(cell().matches("lock periodic") && !cell().matches("lock persistent") && cell().matches(""));
     }
 }

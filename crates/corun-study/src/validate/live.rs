@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_the_workers_ledger_with_their_own_spinning_and_what_strangers_took() {
+    fn a_run_is_the_workers_ledger_with_their_own_spinning_and_the_time_of_strangers() {
         let m = made(&window(), &report(11), 10, Some(20));
         assert_eq!(m.ledger, Shares::of(40, 20, 0, 40));
         assert!((m.interferer_demand - 0.9).abs() < 1e-9);
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_without_a_quiet_moment_is_missing_and_its_tries_are_counted() {
+    fn a_repetition_without_a_quiet_moment_is_missing_and_its_attempts_are_counted() {
         let mut live = Live::default();
         live.add(1, Tried { made: None, rejected: 5 }, &[100]);
         let made = || Some(made(&window(), &report(11), 10, Some(20)));

@@ -1,10 +1,10 @@
 //! A study's runs on the modelled machine: the same two workloads, each process in its own session, on the model of this machine, with
 //! the background that was measured on it.
 //!
-//! Every repetition runs several times, with the random lengths of the live repetition of that number. The phases differ: those of the
-//! tick, of the interferer, of the background, and of the moment at which the program starts. On the live machine these are chance. The
-//! model draws them, so the same study gives the same result. Solo runs are made in the same way.
-//! these are chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
+//! Every repetition runs several times, with the random lengths of the live repetition of that number. The
+//! phases differ: those of the tick, of the interferer, of the background, and of the moment at which the
+//! program starts. On the live machine these are chance. The model draws them, so the same study gives the
+//! same result. Solo runs are made in the same way.
 
 use crate::hash::fnv1a;
 use crate::statistics::median;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_neighbour_slows_a_program_down_and_two_slow_it_down_more() {
+    fn a_busy_neighbor_slows_a_program_down_and_two_slow_it_down_more() {
         let cells = model("barrier-block-10ms + persistent");
         let [one, two] = [&cells[0].1, &cells[1].1];
         assert_eq!(one.slowdowns.len(), 4);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_here_is_said_with_its_name() {
+    fn a_missing_program_is_reported_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let why = program(&["no-such-program-at-all"], None).ready(folder.path()).unwrap_err();
         assert_eq!(why, "`no-such-program-at-all` is not installed");

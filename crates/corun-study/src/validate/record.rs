@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_one_line_per_cell_and_nothing_unknown_is_a_number() {
+    fn a_record_has_one_line_per_cell_and_unknown_values_are_empty() {
         let files = files(&outcome(), "corun validate --quick");
         let csv = &files.iter().find(|(n, _)| *n == "cells.csv").unwrap().1;
         let lines: Vec<&str> = csv.lines().collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_name_is_one_field_whatever_is_in_it() {
+    fn a_programs_name_is_one_field_with_any_characters() {
         let mut outcome = outcome();
         outcome.cells[0].cell.name = "sort -k1,2 \"x\" + loop".into();
         let csv = csv(&outcome.cells);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_has_the_runs_of_the_parts_that_are_wanted() {
+    fn a_study_has_the_runs_of_the_wanted_parts() {
         let runs = |options| open(options).unwrap().runs();
         let all = runs(Options::default());
         let grid = runs(Options { part: Part::Grid, ..Options::default() });

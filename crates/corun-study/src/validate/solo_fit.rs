@@ -1,9 +1,10 @@
 //! Fits a workload to the solo run of a real program.
 //!
-//! Method. The solo run has a length, and a number of threads that worked (each had at least a twentieth of the CPU time). Their time
-//! on CPUs is known, and how often, how long and on what they blocked. A family of workloads has these threads, this CPU time and about
-//! as many blockings: every way to depend on each other, even and uneven work, and three grains. Each runs solo on the modelled
-//! machine. The one that is nearest in length, share of blocking and number of blockings is taken. No co-run is used.
+//! Method. The solo run has a length, and a number of threads that worked (each had at least a twentieth of
+//! the CPU time). Their time on CPUs is known, and how often, how long and on what they blocked. A family of
+//! workloads has these threads, this CPU time and about as many blockings: every way to depend on each other,
+//! even and uneven work, and three grains. Each runs solo on the modelled machine. The choice is the one
+//! nearest in length, share of blocking and number of blockings. No co-run is used.
 //!
 //! Threads that do little but often (they may read and write for the workers) are modelled with them in the same session, with their
 //! bursts. They take very little time. But some kernels give a session more than its share if its threads wake up often: see
@@ -197,7 +198,7 @@ pub fn fit(
     machine: &MachineModel,
     setting: &Setting,
 ) -> Result<Fitted, ModelError> {
-    // Only its solo runs are made, but a scenario needs an interferer.
+    // This makes only solo runs, but a scenario needs an interferer.
     let nobody = Interferer { pattern: "persistent".into(), demand: None, threads: 1 };
     let alone = |candidate: String| -> Result<Fitted, ModelError> {
         let phase =
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_wait_for_each_other_a_fifth_of_the_time_are_fitted_by_some_that_do() {
+    fn threads_that_wait_for_each_other_a_fifth_of_the_time_are_fitted_by_similar_ones() {
         let profile = SoloProfile {
             wall_ns: 1_250_000_000,
             threads: 2,
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_that_reads_and_computes_in_turn_is_fitted_by_one_that_sleeps() {
+    fn one_thread_that_alternately_reads_and_computes_is_fitted_by_one_that_sleeps() {
         let profile = SoloProfile {
             wall_ns: 1_000_000_000,
             threads: 1,
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_helps_often_is_modelled_beside_the_workers_and_changes_what_they_get_of_a_machine_that_is_shared()
+    fn frequent_helpers_are_modelled_with_the_workers_and_change_their_share_of_a_shared_machine()
     {
         let alone = SoloProfile {
             wall_ns: 1_000_000_000,

@@ -5,7 +5,8 @@
 //! | error of a slowdown | modelled median / live median - 1 |
 //! | error of a category | modelled share - live share, in points of task time |
 //! | quantile | nearest rank of the absolute errors |
-//! | repeatability | one live repetition against the median of the cell's others: no model can do better on average |
+//! | repeatability | one live repetition compared with the median of the cell's others: no model can do
+//! better on average |
 
 use crate::statistics::{median, quantile};
 use crate::validate::cell::Half;
@@ -25,7 +26,7 @@ impl CellOutcome {
         Some(std::array::from_fn(|i| (modelled[i] - live[i]) * 100.0))
     }
 
-    /// Each live repetition's slowdown against the median of the others, as absolute errors.
+    /// Each live repetition's slowdown compared with the median of the others, as absolute errors.
     fn repeatability(&self) -> Vec<f64> {
         let all: Vec<f64> = self.live.iter().flat_map(|l| &l.runs).map(|r| r.slowdown).collect();
         let others = |i: usize| -> Vec<f64> {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_nearest_ranks_and_of_nothing_there_is_none() {
+    fn quantiles_are_nearest_ranks_and_an_empty_list_has_none() {
         let ten: Vec<f64> = (1..=10).map(f64::from).collect();
         assert_eq!(
             (quantile(&ten, 0.9), quantile(&ten, 1.0), quantile(&ten, 0.0)),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_relative_to_the_live_median_and_halves_stand_apart() {
+    fn errors_are_relative_to_the_live_median_and_halves_are_separate() {
         let cells = [cell(&[2.0, 2.1, 9.0], 2.31, Half::Fit), cell(&[2.0], 1.0, Half::Unseen)];
         let close = |x: Option<f64>, y: f64| (x.unwrap() - y).abs() < 1e-9;
         assert!(close(cells[0].error(), 0.1));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn repeatability_holds_each_repetition_against_the_others() {
+    fn repeatability_compares_each_repetition_with_the_others() {
         let s = summary("x", &[&cell(&[1.0, 1.0, 2.0], 1.0, Half::Fit)]);
         // 1 against the median of 1 and 2, twice, and 2 against the median of 1 and 1.
         assert!((s.repeatability.unwrap() - 1.0 / 3.0).abs() < 1e-9 && s.repeatability_p90 == Some(1.0));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_run_counts_only_when_it_is_slower_than_the_slow_ones_alone() {
+    fn a_disturbed_run_counts_only_if_it_is_slower_than_the_slow_solo_runs() {
         let alone = (0..20).map(|i| run(None, 100 + i, false));
         let beside = [run(Some("c"), 118, false), run(Some("c"), 126, false), run(Some("c"), 150, true)];
         let o = outcome(alone.chain(beside).collect());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_solo_run_says_nothing_of_alarms_against_the_clock_even_on_a_busy_machine() {
+    fn a_slow_solo_run_does_not_count_for_alarms_against_the_clock_even_on_a_busy_machine() {
         let mut busy = run(None, 101, true);
         busy.corunners_ns = busy.wall_ns;
         let o = outcome(vec![run(None, 100, false), run(None, 102, false), busy]);

@@ -130,14 +130,14 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_study_that_corun_brings_along_is_read_and_makes_enough_runs() {
+    fn the_shipped_study_is_read_and_makes_enough_runs() {
         let study = VerifyStudy::parse("studies/verify.toml", VERIFY).unwrap();
         assert!(VerifyRuns::runs(&study) >= 400, "200 alone and 200 beside somebody");
         assert!(study.corunners.len() >= 4 && study.noticeable == 0.05);
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_skipped_with_the_reason() {
+    fn a_missing_program_is_skipped_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let (setup, stop) =
             (ProgramSetup::new(folder.path(), Path::new("/no/corun"), 1).unwrap(), Stop::new());
