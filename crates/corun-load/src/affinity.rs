@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_thread_may_use_that_cpu_alone() {
+    fn a_pinned_thread_may_use_only_that_cpu() {
         let cpu = *allowed_cpus().unwrap().last().unwrap();
         let after = std::thread::spawn(move || {
             pin_this_thread(cpu).unwrap();

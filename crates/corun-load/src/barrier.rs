@@ -54,7 +54,7 @@ mod tests {
     use std::sync::atomic::Ordering::Acquire;
 
     #[test]
-    fn nobody_passes_before_all_have_arrived_and_all_leave_after_the_same_round() {
+    fn no_party_passes_before_all_have_arrived_and_all_leave_after_the_same_round() {
         const PARTIES: u32 = 3;
         for (policy, rounds) in
             [(Policy::Spin, 20), (Policy::Block, 2_000), (Policy::SpinThenBlock(2_000), 500)]

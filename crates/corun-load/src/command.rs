@@ -69,7 +69,7 @@ pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Resul
 /// Makes orphaned descendants the children of this process while any of these exists.
 struct Adopting;
 
-/// How many exist, and what the process's flag was before the first.
+/// The number of these, and the process's flag before the first.
 static ADOPTING: Mutex<(u32, libc::c_int)> = Mutex::new((0, 0));
 
 impl Adopting {

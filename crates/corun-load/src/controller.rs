@@ -43,7 +43,7 @@ impl Controller {
         Controller { wanted, demand: wanted / 2.0, missing: None, gain: 1.0, pressed: 0 }
     }
 
-    /// The demand to ask for now, 0 to 1.
+    /// The present demand, 0 to 1.
     pub fn demand(&self) -> f64 {
         self.demand
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_settles_whatever_the_gain_of_the_victim() {
+    fn it_settles_with_any_gain_of_the_victim() {
         for gain in [0.3, 0.6, 1.0, 2.0, 4.0, 8.0] {
             for delay in [0, 1] {
                 let course = run(0.2, 100, delay, 0.0, |_, demand| (gain * demand).min(0.95));

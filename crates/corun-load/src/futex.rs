@@ -27,7 +27,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
-    fn waiting_for_a_word_that_has_changed_already_returns_at_once() {
+    fn waiting_for_a_word_that_has_already_changed_returns_at_once() {
         wait(&AtomicU32::new(1), 0, None);
     }
 

@@ -127,7 +127,7 @@ impl Display for Goal {
     }
 }
 
-/// At most three decimals, and none that say nothing.
+/// At most three decimals, without trailing zeros.
 fn trimmed(value: f64, unit: &str) -> String {
     let digits = format!("{value:.3}");
     format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.'))
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn fair_share_says_how_many_threads_a_goal_needs() {
+    fn fair_share_determines_how_many_threads_a_goal_needs() {
         let needs = |goal: Goal| goal.threads_per_cpu();
         assert_eq!([0.1, 0.4, 0.5, 0.6, 0.75].map(|s| needs(Goal::Steal(s))), [1, 1, 2, 2, 4]);
         assert_eq!([1.25, 1.8, 2.0, 3.5, 5.0].map(|s| needs(Goal::Slowdown(s))), [1, 1, 2, 3, 5]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_reads_as_it_was_typed() {
+    fn a_goal_is_printed_as_it_was_typed() {
         let said = [Goal::Steal(0.25), Goal::Steal(0.125), Goal::Slowdown(1.5), Goal::Slowdown(2.0)];
         assert_eq!(
             said.map(|g| g.to_string()),

@@ -131,7 +131,7 @@ mod tests {
     use crate::memory::lines;
 
     #[test]
-    fn the_assembly_does_what_the_portable_version_says() {
+    fn the_assembly_agrees_with_the_portable_version() {
         let mut fast = Registers([1, 2, 3, 4]);
         let mut plain = fast;
         for loops in [0, 1, 2, 1000] {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_cut_short_by_the_end_of_the_run_and_counted_as_far_as_it_got() {
+    fn work_is_cut_short_by_the_end_of_the_run_and_counted_up_to_there() {
         let (cut, loops) = (AtomicBool::new(false), Counter::default());
         let pace = Pace { loops_per_ms: 1000 };
         let mut hand = LoadThread { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };

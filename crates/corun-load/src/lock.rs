@@ -85,7 +85,7 @@ mod tests {
                         let tally = WaitTally::default();
                         for round in 0..rounds {
                             let mut value = lock.acquire(&Waiter::new(policy, &tally));
-                            // Two steps that another thread inside at the same time would tear apart.
+                            // Two steps that a second thread inside would tear apart.
                             let before = *value;
                             if round % 64 == 0 {
                                 std::thread::yield_now();

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn more_memory_than_there_is_is_refused() {
+    fn a_need_for_more_memory_than_exists_is_refused() {
         assert!(check(1 << 100).is_err());
         assert!(check(1 << 20).is_ok());
     }

@@ -58,7 +58,7 @@ pub fn plan(program: &Parallel) -> Plan {
     }
 }
 
-/// The way of a pipeline's items.
+/// The path of a pipeline's items.
 fn flow(program: &Parallel) -> Flow {
     Flow::of(program).expect("a program is checked before it runs")
 }

@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// The progress of a run of which only the time is known.
+    /// The progress of a run if only the time is known.
     pub fn of_time(unit: &'static str, wall_ns: u64, limit_ns: Option<u64>) -> Progress {
         Progress {
             schema: "corun.load.progress/1",
@@ -163,7 +163,7 @@ pub fn per_second(events: u64, ns: u64) -> f64 {
     share(events, ns) * 1e9
 }
 
-/// `part` of `whole`; 0 of nothing.
+/// `part` divided by `whole`; 0 if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_threads_that_count_make_the_programs_iterations() {
+    fn only_the_threads_that_count_add_to_the_programs_iterations() {
         let count = |iterations, cpu_ns, wall_ns| Count { iterations, cpu_ns, wall_ns };
         let before = Snapshot(vec![count(20, 0, 1_000), count(10, 0, 1_000)]);
         let after = Snapshot(vec![count(70, 500_000, 1_001_000), count(50, 1_000_000, 1_001_000)]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_as_far_as_its_nearer_end() {
+    fn the_progress_of_a_run_is_that_of_its_nearer_end() {
         assert_eq!(done(Length::Iterations(100), 10, 9, Some(10)), Some(0.9));
         assert_eq!(done(Length::Iterations(100), 95, 5, Some(10)), Some(0.95));
         assert_eq!(done(Length::Endless, 95, 20, Some(10)), Some(1.0));

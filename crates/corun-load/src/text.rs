@@ -153,7 +153,7 @@ fn rate(per_second: f64) -> String {
     format!("{}/s", digits(per_second))
 }
 
-/// Enough digits to compare two runs by.
+/// Enough digits to compare two runs.
 fn digits(x: f64) -> String {
     let decimals = match x.abs() {
         100_000.0.. => 0,

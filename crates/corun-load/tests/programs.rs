@@ -112,7 +112,7 @@ fn the_items_of_a_branching_pipeline_follow_its_flow_and_each_ends_once() {
 }
 
 #[test]
-fn every_grain_of_a_queue_is_taken_exactly_once_by_whomever() {
+fn every_grain_of_a_queue_is_taken_exactly_once_by_any_thread() {
     for wait in WAITS {
         for sync in [Sync::Queue, Sync::Steal] {
             let program = Parallel { threads: 3, iterations: 150, ..parallel(sync, wait) };
@@ -148,7 +148,7 @@ fn pdes(mapping: Mapping) -> Pdes {
 }
 
 #[test]
-fn a_simulation_commits_the_same_events_whoever_handles_them_and_counts_its_work() {
+fn a_simulation_commits_the_same_events_with_any_mapping_and_counts_its_work() {
     let mut committed = Vec::new();
     for mapping in MAPPINGS {
         for idle in [Idle::Spin, Idle::Yield, Idle::Block] {
@@ -168,7 +168,7 @@ fn a_simulation_commits_the_same_events_whoever_handles_them_and_counts_its_work
 }
 
 #[test]
-fn a_stop_ends_every_program_and_leaves_nobody_waiting() {
+fn a_stop_ends_every_program_and_leaves_no_thread_waiting() {
     let syncs = [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::Steal, Sync::None];
     let parallel = syncs.into_iter().flat_map(|sync| {
         WAITS.into_iter().map(move |wait| Program::Parallel(Parallel { threads: 4, ..parallel(sync, wait) }))
@@ -202,7 +202,7 @@ fn a_stop_cuts_even_a_very_long_grain_short() {
 }
 
 #[test]
-fn a_run_that_is_asked_to_stop_says_so() {
+fn a_run_that_is_asked_to_stop_reports_that() {
     let stop = Stop::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -215,7 +215,7 @@ fn a_run_that_is_asked_to_stop_says_so() {
 }
 
 #[test]
-fn bursts_are_cpu_time_so_they_hold_their_length_whatever_else_runs() {
+fn bursts_are_cpu_time_so_other_programs_do_not_change_their_length() {
     let load =
         Interference { pattern: Pattern::Periodic, busy: 2 * MS, threads: 3, ..Interference::default() };
     let options = Options { limit_ns: Some(200 * MS), ..Options::default() };
@@ -230,7 +230,7 @@ fn bursts_are_cpu_time_so_they_hold_their_length_whatever_else_runs() {
 }
 
 #[test]
-fn demand_changes_the_idle_interval_and_so_what_is_achieved() {
+fn the_requested_demand_changes_the_idle_interval_and_the_achieved_demand() {
     let achieved = |demand| {
         let load =
             Interference { pattern: Pattern::Periodic, busy: 2 * MS, demand, ..Interference::default() };
@@ -243,7 +243,7 @@ fn demand_changes_the_idle_interval_and_so_what_is_achieved() {
 }
 
 #[test]
-fn pairs_increment_in_turn_and_do_as_many_rounds() {
+fn pairs_increment_in_turn_and_do_equally_many_rounds() {
     for (name, options) in [(MicroKind::Hubench, QUICK), (MicroKind::Lubench, QUICK)] {
         let micro = Micro { name, threads: 4, iterations: 5, duration: 0, cpus: Vec::new() };
         let report = run(&Program::Micro(micro), &options, &Stop::new(), |_| {}).unwrap();
@@ -253,7 +253,7 @@ fn pairs_increment_in_turn_and_do_as_many_rounds() {
 }
 
 #[test]
-fn membench_streams_what_it_counts() {
+fn membench_streams_as_much_as_it_counts() {
     let micro =
         Micro { name: MicroKind::Membench, threads: 1, iterations: 70, duration: 0, cpus: Vec::new() };
     let report = quick(&Program::Micro(micro));
@@ -261,7 +261,7 @@ fn membench_streams_what_it_counts() {
 }
 
 #[test]
-fn memory_is_walked_and_shared_in_every_way_of_sharing() {
+fn memory_is_walked_and_shared_in_every_way() {
     for sharing in [Sharing::None, Sharing::Read, Sharing::Write, Sharing::False] {
         let program = Parallel {
             footprint: 64 << 10,
@@ -331,7 +331,7 @@ fn the_json_report_keeps_its_names() {
 }
 
 #[test]
-fn every_example_workload_is_read_and_says_what_it_is() {
+fn every_example_workload_is_read_and_has_a_description() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");
     let mut kinds = [0; 5];
     for entry in std::fs::read_dir(folder).unwrap() {
