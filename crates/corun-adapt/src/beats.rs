@@ -35,7 +35,7 @@ impl Beats {
     /// A worker is stale if it shows no new beat for longer than `stale_after_ns`, and for longer than a few steps of the observer
     /// take. At `now_ns` nothing is known yet.
     pub fn new(workers: usize, stale_after_ns: u64, now_ns: u64) -> Beats {
-        Beats::try_new(workers, stale_after_ns, now_ns).expect("there is memory for so many workers")
+        Beats::try_new(workers, stale_after_ns, now_ns).expect("there is memory for this many workers")
     }
 
     /// Like `new`, but fails if there is no memory for this many workers.

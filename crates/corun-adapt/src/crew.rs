@@ -34,7 +34,7 @@ pub enum CrewError {
     #[error("workers is more than {MOST_WORKERS}: name no more than there are CPUs")]
     TooManyWorkers,
     /// The system has no memory for them.
-    #[error("there is no memory for so many workers: name fewer")]
+    #[error("there is not enough memory for this many workers: name fewer")]
     NoMemory,
 }
 

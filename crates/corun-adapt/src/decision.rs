@@ -128,7 +128,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.available {
             Some(milli) => write!(f, "{} CPUs available: {}", Cpus(milli), self.reason)?,
-            None => write!(f, "how many CPUs are available is not known: {}", self.reason)?,
+            None => write!(f, "the number of available CPUs is not known: {}", self.reason)?,
         }
         match self.guaranteed {
             Some(milli) => write!(f, "; {} guaranteed", Cpus(milli)),
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(answer.to_string(), "1.33 CPUs available: neighbors use the rest; 1.00 guaranteed");
         assert_eq!(
             Answer::unknown(Reason::NoCpuset).to_string(),
-            "how many CPUs are available is not known: the CPUs that this process may use could not be read; the guaranteed part is not known"
+            "the number of available CPUs is not known: the CPUs that this process may use could not be read; the guaranteed part is not known"
         );
     }
 

@@ -56,7 +56,7 @@ pub enum PageError {
         theirs: u64,
     },
     /// A file that looks like a page is not one.
-    #[error("what it calls a page is none: it is not sealed, too short, or does not begin like one")]
+    #[error("its page is not valid: it is not sealed, is too short, or has a wrong beginning")]
     Foreign,
     /// The open files of the program cannot be read.
     #[error("its open files cannot be read: {0}; run this as its user, or as root")]

@@ -42,7 +42,7 @@ struct Thread {
 
 /// Another living thread has this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("another thread is this worker: give each thread a number of its own")]
+#[error("another thread is this worker: give each thread its own number")]
 pub struct Taken;
 
 impl Default for WorkerSlot {

@@ -272,7 +272,7 @@ fn clang_and_the_reference_agree_on_a_hundred_thousand_random_inputs() {
     let feeder = std::thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap());
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
-    assert!(output.status.success(), "undefined behaviour traps");
+    assert!(output.status.success(), "undefined behavior traps");
     let output = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.lines().count(), inputs.len());
     for (line, &input) in output.lines().zip(&inputs) {

@@ -68,7 +68,7 @@ impl Hold {
             l if l.busy_by == BusyBy::Wall => {
                 refuse("busy-by", "a target is held by bursts of CPU time; leave busy-by away, or the target")
             }
-            l if l.cpus.is_empty() => refuse("cpus", "calibrated interference needs to know the CPUs to press on"),
+            l if l.cpus.is_empty() => refuse("cpus", "calibrated interference needs its target CPUs"),
             l => corun_model::workload::Program::Interference(l.clone())
                 .check()
                 .map_err(|bad| LoadError::Program { key: bad.key, what: bad.what }),
@@ -107,13 +107,13 @@ impl Hold {
     fn limit(&self, pressed: i32) -> Option<String> {
         match pressed {
             p if p >= IN_VAIN => Some(format!(
-                "it presses as hard as it can, and fair share leaves the victim more than {} would: more needs more \
-                 weight (run corun load under `nice -n -10`, or the victim under `nice`), more threads if both are in \
-                 one session and cgroup, or a victim that is pinned to the CPUs pressed on",
+                "it uses all the CPU time that it can get, and fair share leaves the victim more than {} would; give it \
+                 more weight (run corun load under `nice -n -10`, or the victim under `nice`), give it more threads if \
+                 both are in one session and cgroup, or pin the victim to the target CPUs",
                 self.goal
             )),
             p if p <= -IN_VAIN => {
-                Some(format!("without any interference of corun's the victim already suffers more than {}", self.goal))
+                Some(format!("without corun's interference, the victim already loses more than {}", self.goal))
             }
             _ => None,
         }
@@ -322,9 +322,7 @@ mod tests {
         let refusal = |hold: Hold| hold.check().unwrap_err().to_string();
         assert!(refusal(hold(Interference { pattern: Pattern::Persistent, ..periodic() }))
             .contains("with periodic or intermittent"));
-        assert!(
-            refusal(hold(Interference { cpus: Vec::new(), ..periodic() })).contains("the CPUs to press on")
-        );
+        assert!(refusal(hold(Interference { cpus: Vec::new(), ..periodic() })).contains("its target CPUs"));
         assert!(refusal(hold(Interference { threads: 0, ..periodic() })).contains("threads is 0"));
         assert!(refusal(Hold { goal: Goal::Slowdown(0.9), ..hold(periodic()) }).contains("1.02 to 20"));
     }
@@ -334,6 +332,6 @@ mod tests {
         let hold = hold(periodic());
         assert_eq!((hold.limit(IN_VAIN - 1), hold.limit(1 - IN_VAIN)), (None, None));
         assert!(hold.limit(IN_VAIN).unwrap().contains("fair share leaves the victim more than 25 % steal"));
-        assert!(hold.limit(-IN_VAIN).unwrap().contains("already suffers more than 25 % steal"));
+        assert!(hold.limit(-IN_VAIN).unwrap().contains("already loses more than 25 % steal"));
     }
 }

@@ -234,10 +234,7 @@ impl Display for Held {
             let window = human_ns(b.window_ns);
             writeln!(f, "  baseline {:.2} CPUs over {window}{steal}{spin}", b.rate)?;
             if b.steal.is_some_and(|share| share > TAKEN_BEFORE) {
-                writeln!(
-                    f,
-                    "  so the slowdown is against a victim that was slowed already, not against it alone"
-                )?;
+                writeln!(f, "  so the slowdown is relative to an already slowed victim, not to a solo run")?;
             }
         }
         match &self.limit {
@@ -333,8 +330,8 @@ mod tests {
         let baseline =
             |steal| Some(Baseline { window_ns: MS, rate: 1.0, steal: Some(steal), spin_known: true });
         let said = |steal| account(&[0.25; 10]).outcome(baseline(steal), None).to_string();
-        assert!(said(0.2).contains("a victim that was slowed already"));
-        assert!(!said(0.05).contains("slowed already"));
+        assert!(said(0.2).contains("an already slowed victim"));
+        assert!(!said(0.05).contains("already slowed"));
     }
 
     #[test]

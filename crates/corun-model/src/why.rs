@@ -360,7 +360,7 @@ pub enum NoReplay {
     LogIncomplete,
     /// It waits by yielding its CPU, and the event that it waits for is not recorded.
     WaitsByYielding,
-    /// The log contradicts itself: a task waits in it for one that never wakes it.
+    /// The log contradicts itself: a task in it waits for another that never wakes it.
     Contradiction,
     /// Its sleeps and budgets would make it take forever.
     Endless,

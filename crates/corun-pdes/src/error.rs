@@ -94,7 +94,7 @@ pub enum Error {
         workers: usize,
     },
     /// A second thread works as this worker, or the same thread works twice.
-    #[error("worker {worker} works twice: give each thread a number of its own, and call `work` once")]
+    #[error("worker {worker} works twice: give each thread its own number, and call `work` once")]
     WorksTwice {
         /// The number of the worker.
         worker: usize,

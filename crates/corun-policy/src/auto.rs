@@ -69,7 +69,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         default: "true",
         kind: Kind::Flag,
         words: &[],
-        about: "use what the host knows of spinning; false: judge by CPU time alone",
+        about: "use the host's knowledge of spinning; false: judge by CPU time alone",
     },
     OptionSpec {
         name: "hold",

@@ -14,7 +14,7 @@ type Case = (&'static str, fn(&mut RecordingHost, Scope) -> Result<(), String>);
 /// Every case.
 pub const CASES: &[Case] = &[
     ("under the guard nothing is in force in a time without the policy", guard_alternates),
-    ("whom the host refuses is not planned with until it no longer does", refused_is_left_out),
+    ("a refused tenant is left out of plans until the host no longer refuses it", refused_is_left_out),
     ("a dry run decides and touches nothing", dry_run_touches_nothing),
 ];
 
@@ -138,7 +138,7 @@ fn refused_is_left_out(host: &mut RecordingHost, scope: Scope) -> Result<(), Str
         let refuses = |_: &Observation, tenant: &Tenant| tenant.id == first;
         let (seen, _) = controller.turn(host, refuses).map_err(|e| e.to_string())?;
         if seen.refused != [first] || controller.covered().contains(&first) {
-            return Err("the policy was not told whom the host refuses".into());
+            return Err("the policy does not know which tenants the host refuses".into());
         }
         if let Some(action) = host.applied.iter().find(|a| names(a, first)) {
             return Err(format!("{action:?}, though the host refuses that tenant"));
@@ -150,7 +150,7 @@ fn refused_is_left_out(host: &mut RecordingHost, scope: Scope) -> Result<(), Str
             return Ok(());
         }
     }
-    Err("whom the host no longer refuses is still left out".into())
+    Err("a tenant that the host no longer refuses is still left out".into())
 }
 
 fn dry_run_touches_nothing(host: &mut RecordingHost, scope: Scope) -> Result<(), String> {
@@ -160,7 +160,7 @@ fn dry_run_touches_nothing(host: &mut RecordingHost, scope: Scope) -> Result<(),
         let (_, epoch) = turn(&mut controller, host)?;
         decided += epoch.taken.len();
         if epoch.taken.iter().any(|t| t.fate != Fate::DryRun) {
-            return Err("something was taken as done".into());
+            return Err("a decision of a dry run was applied".into());
         }
     }
     match (decided, host.applied.first()) {

@@ -42,14 +42,14 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         default: "16",
         kind: Kind::Whole { least: 1, most: 100_000, unit: "slots" },
         words: &[],
-        about: "after so many slots the counters are halved",
+        about: "the counters are halved after this many slots",
     },
     OptionSpec {
         name: "usage",
         default: "false",
         kind: Kind::Flag,
         words: &[],
-        about: "a task counts as CPU-bound by what it gets of a CPU, not by what it wants",
+        about: "a task counts as CPU-bound by the CPU time that it gets, not by its demand",
     },
 ];
 

@@ -61,7 +61,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "paired_gang",
-        about: "two tenants at a time where their demands fit",
+        about: "two tenants at a time if their demands fit",
         source: "Wiseman and Feitelson 2003; Controlled Contention VII",
         knobs: &[Knob::Park],
         counters: &[],
@@ -97,7 +97,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "dedicated",
-        about: "from time to time one tenant has the machine for itself",
+        about: "from time to time, one tenant has the machine to itself",
         source: "PACT'16 4",
         knobs: &[Knob::Park],
         counters: &[],
@@ -106,7 +106,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "sam",
-        about: "tasks that share data come together on a socket, each by itself",
+        about: "tasks that share data move to one socket, each task separately",
         source: "ATC'16 2, after Srikanthan, Dwarkadas and Shen 2015",
         knobs: &[Knob::Cpus],
         counters: sam::COUNTERS,

@@ -34,7 +34,7 @@ pub fn of(text: &str) -> Result<Facts, String> {
     let mut facts = match (head.facts, kinds.find(|(schema, _)| *schema == head.schema)) {
         (Some(own), _) => own,
         (None, Some((_, facts))) => facts(text).map_err(wrong)?,
-        (None, None) => return Err(format!("no record that tells facts: its schema is `{}`", head.schema)),
+        (None, None) => return Err(format!("not a record with facts: its schema is `{}`", head.schema)),
     };
     let day = head.date.as_deref().and_then(|date| date.split(' ').next());
     facts.insert("date".into(), day.unwrap_or("at an unknown date").to_owned());
@@ -68,7 +68,7 @@ pub fn filled(
         }
         let Some(value) = known[record].get(fact) else {
             return Err(format!(
-                "the record `{record}` tells no `{fact}`; it tells {}",
+                "the record `{record}` has no fact `{fact}`; it has {}",
                 near(&known[record], fact)
             ));
         };
@@ -122,14 +122,14 @@ mod tests {
         let wanted = Facts::from([("misses".into(), "0".into()), ("date".into(), "2026-01-02".into())]);
         assert_eq!(of(own).unwrap(), wanted);
         let none = r#"{"schema": "corun.verify-bench/1", "date": null}"#;
-        assert!(of(none).unwrap_err().contains("no record that tells facts"));
+        assert!(of(none).unwrap_err().contains("not a record with facts"));
     }
 
     #[test]
     fn a_quotation_of_a_missing_fact_is_refused_with_its_name() {
         assert!(filled("<!--r:none-->1<!--/-->", &one)
             .unwrap_err()
-            .contains("tells no `none`; it tells error"));
+            .contains("has no fact `none`; it has error"));
         assert!(filled("<!--s:error-->1<!--/-->", &one).unwrap_err().contains("no record `s`"));
         assert!(filled("<!--r:error-->1", &one).unwrap_err().contains("`r:error` has no"));
     }

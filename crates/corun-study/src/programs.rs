@@ -141,7 +141,7 @@ impl Catalogue {
         for (name, recipe) in recipes.chain(catalogue.interferers.iter().map(|i| (&i.name, &i.recipe))) {
             let line = || text.lines().position(|l| l.contains(&format!("\"{name}\""))).map_or(1, |n| n + 1);
             if !names.insert(name) {
-                return Err(at(line(), format!("`{name}` is there twice; give each a name of its own")));
+                return Err(at(line(), format!("`{name}` occurs twice; give each its own name")));
             }
             if recipe.argv.is_empty() {
                 return Err(at(line(), format!("`{name}` has no argv; give the program and its arguments")));

@@ -79,7 +79,7 @@ impl std::str::FromStr for Shard {
         let part = text.split_once('/').and_then(|(n, of)| Some((n.parse().ok()?, of.parse().ok()?)));
         match part {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Shard { number, of }),
-            _ => Err("it is no shard; give one such as 2/8, the second of eight".into()),
+            _ => Err("it is not a shard; give one such as 2/8, the second of eight".into()),
         }
     }
 }
@@ -113,7 +113,7 @@ pub enum StudyError {
     #[error("{0}")]
     Usage(String),
     /// Nothing in the study matches all the given words.
-    #[error("nothing of the study is left; give words of names such as `{such_as}`")]
+    #[error("no run of the study matches; give words from names such as `{such_as}`")]
     NothingLeft {
         /// The name of something that it contains.
         such_as: &'static str,
@@ -238,7 +238,7 @@ impl Wanted {
             let place = place.display();
             let remedy = "name another folder with --out";
             StudyError::Usage(format!(
-                "--more adds to the runs in {place}, which is no such result: {e}; {remedy}"
+                "--more adds to the runs in {place}, which is not such a result: {e}; {remedy}"
             ))
         };
         serde_json::from_str(text).map(Some).map_err(no_result)
@@ -251,7 +251,7 @@ impl Wanted {
     pub fn to_go_on_from<T: DeserializeOwned>(&self, what: &str) -> Result<Option<(PathBuf, T)>, StudyError> {
         let Some(Earlier { place, text }) = &self.after else { return Ok(None) };
         let found = serde_json::from_str(text);
-        let no_result = |e| StudyError::Usage(format!("{} is no result of {what}: {e}", place.display()));
+        let no_result = |e| StudyError::Usage(format!("{} is not a result of {what}: {e}", place.display()));
         Ok(Some((place.clone(), found.map_err(no_result)?)))
     }
 }
@@ -269,7 +269,7 @@ pub fn added_to<T>(
     match differs_from(&new, &earlier) {
         None => Ok(earlier),
         Some(how) => Err(StudyError::Usage(format!(
-            "the runs in --out were made otherwise ({how}); leave --more out, with another folder"
+            "the runs in --out were made differently ({how}); leave --more out, and name another folder"
         ))),
     }
 }

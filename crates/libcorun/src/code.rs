@@ -27,11 +27,11 @@ codes! {
     HAS_CREW = -11, c"corun_workers was called before: once is enough";
     NO_SUCH_WORKER = -12, c"there is no worker of that number: they are numbered from 0";
     NOT_JOINED = -13, c"no thread joined as that worker: call corun_join in its thread first";
-    TAKEN = -14, c"another thread is that worker: give each thread a number of its own";
+    TAKEN = -14, c"another thread is that worker: give each thread its own number";
     NOBODY = -15, c"no other worker could take over";
     NO_PAGE = -16, c"the process published no page, or has died";
     PAGE_VERSION = -17, c"its page is of another version: use libcorun of the same release on both sides";
-    PAGE_FOREIGN = -18, c"what it calls a page is none";
+    PAGE_FOREIGN = -18, c"its page is not valid";
     PAGE_DENIED = -19, c"there is no such process, or its open files may not be read: run this as its user, or as root";
 }
 

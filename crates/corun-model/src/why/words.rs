@@ -66,8 +66,8 @@ impl Display for Why {
                 )
             }
             Why::CountersStoodStill => {
-                "some stood still while their task ran, although the kernel says that it counted them: somebody else, such \
-                 as the hypervisor, has taken counters of this CPU"
+                "some stood still while their task ran, although the kernel reports that it counted; something else, such \
+                 as the hypervisor, uses counters of this CPU"
             }
             Why::CountersTakeTurns => {
                 "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are scaled to the \
@@ -148,8 +148,8 @@ impl Display for Why {
             }
             Why::StallsAloneUnknown => "how long it stalls alone is not known without dedicated windows",
             Why::SpinningHidesStalls => {
-                "it spins, and either stalls on memory for nearly all the rest, so that too little is left to be compared, \
-                 or always spins alike, so that nobody can tell which stalls are those of spinning"
+                "it spins, and the stalls of spinning cannot be separated from the others: it stalls for nearly all of its \
+                 other time, or always spins alike"
             }
             Why::TooFewDedicated { taken, by_replay } => {
                 match taken {
@@ -376,16 +376,16 @@ impl Display for NoReplay {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(match self {
             NoReplay::LogIncomplete => {
-                "some of what the program did found no room in the run log, or it did more than is worth recording"
+                "some events found no room in the run log, or the program did more than is worth recording"
             }
             NoReplay::WaitsByYielding => {
-                "the program waits by giving its CPU away again and again, and what it waits for is not recorded"
+                "the program waits by yielding its CPU repeatedly, and the event that it waits for is not recorded"
             }
-            NoReplay::Contradiction => "a task waits in it for one that never wakes it",
+            NoReplay::Contradiction => "a task in it waits for another that never wakes it",
             NoReplay::Endless => "with its sleeps and CPU budgets it would not end",
             NoReplay::Empty => "nothing happened in it",
             NoReplay::GivenUp { above_percent } => {
-                return write!(f, "replaying what it did took more than {above_percent} % of a CPU, and was given up")
+                return write!(f, "the replay took more than {above_percent} % of a CPU, so it was stopped")
             }
         })
     }

@@ -86,7 +86,7 @@ fn check_parallel(p: &Parallel) -> Check {
     share("imbalance", p.imbalance)?;
     share("critical", p.critical)?;
     if p.grain == 0 {
-        return Err(BadKey::is("grain", 0, "; give the work between two synchronisations, such as 1ms"));
+        return Err(BadKey::is("grain", 0, "; give the work between two synchronizations, such as 1ms"));
     }
     let flow = Flow::of(p)?;
     check_shares(p, &flow)?;

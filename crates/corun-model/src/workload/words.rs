@@ -92,7 +92,7 @@ fn in_words(what: &str, place: &str) -> String {
         return format!("{found}expected a text in quotes");
     }
     let names = [
-        ("cannot recurse further; max recursion depth met", "lists within lists go too deep; take some out"),
+        ("cannot recurse further; max recursion depth met", "lists are nested too deeply; remove some"),
         ("expected a sequence", "expected a list such as [1, 2]"),
         ("expected a string", "expected a text in quotes"),
         ("expected a map", "expected a table"),
@@ -112,7 +112,7 @@ fn in_words(what: &str, place: &str) -> String {
         ("expected u64", "expected a whole number of at least 0"),
         ("expected usize", "expected a whole number of at least 0"),
         ("expected f64", "expected a number"),
-        ("duplicate key", "this key is there twice; take one of them out"),
+        ("duplicate key", "this key occurs twice; remove one of them"),
     ];
     names.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
 }
@@ -186,6 +186,6 @@ mod tests {
         let remedy = "there can be several of these; write [[b]] instead of [b], above each of them";
         assert_eq!((line, what.as_str()), (2, remedy));
         let (line, what) = said::<String>("a = \"x\"\na = \"y\"");
-        assert_eq!((line, what.as_str()), (2, "this key is there twice; take one of them out"));
+        assert_eq!((line, what.as_str()), (2, "this key occurs twice; remove one of them"));
     }
 }

@@ -77,7 +77,7 @@ fn a_wrong_a_repeated_and_a_missing_thread_are_one_error_each() {
         let table: [(&[usize], &str); 5] = [
             (&[0, 2], "there is no worker 2: they are numbered from 0, and there are 2"),
             (&[7], "there is no worker 7: they are numbered from 0, and there are 2"),
-            (&[1, 1, 0], "worker 1 works twice: give each thread a number of its own, and call `work` once"),
+            (&[1, 1, 0], "worker 1 works twice: give each thread its own number, and call `work` once"),
             (&[0], "worker 1 of 2 never worked: call `work` for each, on a thread of its own"),
             (&[], "worker 0 of 2 never worked: call `work` for each, on a thread of its own"),
         ];

@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((count(&m, &at[0], |c| c.core), count(&m, &at[0], |c| c.socket)), (4, 1));
         let scattered = again(&m, &[(8, Need { in_pairs: true, ..SHARES })], |t| Some(7 * t % 40));
         let core = |t: usize| m.cpus()[scattered[0][t]].core;
-        assert!((0..4).all(|p| core(2 * p) == core(2 * p + 1)), "neighbours, wherever they were");
+        assert!((0..4).all(|p| core(2 * p) == core(2 * p + 1)), "neighbors, wherever they were");
     }
 
     #[test]

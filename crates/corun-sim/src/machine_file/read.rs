@@ -107,7 +107,7 @@ impl Cache {
             (Some(entries), Some(_)) => entries,
             (entries, _) => {
                 let key = if entries.is_some() { "tlb-entries" } else { "tlb-walk" };
-                return Err(BadKey::new(key, "tlb-entries and tlb-walk go together; say both or neither"));
+                return Err(BadKey::new(key, "tlb-entries and tlb-walk go together; give both or neither"));
             }
         };
         if !(1..=MOST_ENTRIES).contains(&entries) {
@@ -155,7 +155,7 @@ impl Memory {
             (Some(banks), Some(closed)) => (banks, closed),
             (banks, _) => {
                 let key = if banks.is_some() { "banks" } else { "closed-rows" };
-                return Err(BadKey::new(key, "banks and closed-rows go together; say both or neither"));
+                return Err(BadKey::new(key, "banks and closed-rows go together; give both or neither"));
             }
         };
         if !(1..=MOST_BANKS).contains(&banks) {
@@ -199,7 +199,7 @@ impl KernelFile {
     fn linux(&self) -> Result<Option<Linux>, Bad> {
         match self.linux {
             Some(linux) if Kernel::of(linux).is_none() => {
-                let what = "only the placement and balancing of 2.6.32, 3.8 and 3.14 are modelled apart";
+                let what = "only the placement and balancing of 2.6.32, 3.8 and 3.14 have separate models";
                 Err(BadKey::new("linux", format!("{what}; give one of these, or leave it out")))
             }
             linux => Ok(linux),
@@ -266,7 +266,7 @@ impl File {
         if (costs.noise_ns == 0) != (costs.noise_every_ns == 0) {
             // A missing figure has no line.
             let key = if cf.noise.is_some() { "noise" } else { "noise-every" };
-            let what = "noise and noise-every are how long and how often; say both or neither";
+            let what = "noise and noise-every are how long and how often; give both or neither";
             return Err(BadKey::new(key, what));
         }
         if costs.noise_ns > costs.noise_every_ns / 2 {

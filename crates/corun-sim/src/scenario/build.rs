@@ -286,8 +286,8 @@ impl Scenario {
             if parts > MOST_PARTS {
                 let last = &self.tenants[own.last.max(anywhere.last)];
                 let what = format!(
-                    "so many tenants share CPUs ({tenants} of them CPU {}) that who took how much from whom has more than \
-                     {MOST_PARTS} parts; take fewer, on more CPUs, or a shorter `duration`",
+                    "too many tenants share CPUs ({tenants} of them CPU {}): the account of their steal has more than \
+                     {MOST_PARTS} parts; give fewer tenants, more CPUs, or a shorter `duration`",
                     cpu.id.0
                 );
                 return Err(self.bad(last.line, what));

@@ -138,8 +138,7 @@ impl Reader<'_> {
         }
         let mut once = BTreeSet::new();
         if let Some(seed) = seeds.iter().find(|s| !once.insert(**s)) {
-            let what =
-                format!("seed {seed} is given twice, and the same seed gives the same run; take it out");
+            let what = format!("seed {seed} is given twice, and the same seed gives the same run; remove it");
             return Err(self.at(&read.seeds, what));
         }
         for (key, time) in [("duration", &read.duration), ("horizon", &read.horizon)] {
@@ -270,9 +269,7 @@ impl Reader<'_> {
         let nameless =
             |n: &&Spanned<String>| n.as_ref().trim().is_empty() || n.as_ref().contains(char::is_control);
         if let Some(name) = t.name.as_ref().filter(nameless) {
-            return Err(
-                self.at(name, "a tenant's name must be one line with something in it; give it another")
-            );
+            return Err(self.at(name, "a tenant's name must be one line of text; give it another"));
         }
         let mut workload = self.workload(spanned)?;
         let line = self.line(spanned.span().start);

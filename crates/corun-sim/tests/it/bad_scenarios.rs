@@ -169,7 +169,7 @@ fn too_many_tenants_on_one_cpu_are_refused_but_not_if_spread_or_short() {
         Scenario::parse("s.toml", &text, &Repository).map(|_| ()).map_err(|e| e.to_string())
     };
     let said = with(2_500, "cpus = [3]", "1m").unwrap_err();
-    let expected = "s.toml:12: so many tenants share CPUs (2500 of them CPU 3) that who took how much from whom has more than 4000000 parts; take fewer, on more CPUs, or a shorter `duration`";
+    let expected = "s.toml:12: too many tenants share CPUs (2500 of them CPU 3): the account of their steal has more than 4000000 parts; give fewer tenants, more CPUs, or a shorter `duration`";
     assert_eq!(said, expected);
     assert_eq!(with(1_500, "cpus = [3]", "1m"), Ok(()));
     assert_eq!(with(2_500, "cpus = [3]", "100ms"), Ok(()));
@@ -180,7 +180,7 @@ fn too_many_tenants_on_one_cpu_are_refused_but_not_if_spread_or_short() {
     let text = GOOD.replace("program = { kind = \"interference\", threads = 2 }", work);
     let text = text.replace("weight = 50", "count = 2500\nallowed = [7]");
     let said = Scenario::parse("s.toml", &text, &Repository).unwrap_err().to_string();
-    assert!(said.starts_with("s.toml:12: so many tenants share CPUs (2500 of them CPU 7)"), "{said}");
+    assert!(said.starts_with("s.toml:12: too many tenants share CPUs (2500 of them CPU 7)"), "{said}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn hope(target: Target) -> String {
     let parts = [
         target.slowdown.map(|x| format!("are slowed down at most {x:.2} times")),
         target.kept.map(|x| format!("leave the co-runner at least {:.0} % of its fair share", x * 100.0)),
-        target.loss.map(|x| format!("lose at most {:.0} % against the default", x * 100.0)),
+        target.loss.map(|x| format!("lose at most {:.0} % compared with the default", x * 100.0)),
         target.speed_up.map(|x| format!("have a relative speed-up of at least {x:.2}")),
         target.throughput.map(|x| format!("get at least {:.0} % more done", x * 100.0)),
     ];
@@ -265,7 +265,7 @@ pub fn json(outcome: &ControlOutcome) -> String {
 pub fn files(study: &ControlStudy, outcome: &ControlOutcome, command: &str) -> Vec<(&'static str, String)> {
     let repetitions = outcome.runs.iter().map(|r| r.repetition).max().unwrap_or(0);
     let readme = format!(
-        "# What `corun control` wins: the study `{}`\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n| | |\n| --- | --- |\n\
+        "# The gains of `corun control`: the study `{}`\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n| | |\n| --- | --- |\n\
          | machine | {} |\n| kernel | {} |\n| fair shares | {} |\n| backend | {} |\n| repetitions | {repetitions} |\n\n\
          slowdown: of the programs, against being alone in the same repetition, geometric mean where there are several. \
          kept: the co-runner's CPU time by its fair share. throughput: runs alone that were done in the time of one. \

@@ -73,11 +73,7 @@ impl DescribeStudy {
         }
         let names: Vec<String> = self.programs().into_iter().map(|p| p.name).collect();
         if let Some(name) = twice(&names) {
-            return Err(Wrong::name(
-                "name",
-                name,
-                format!("`{name}` is there twice; give each a name of its own"),
-            ));
+            return Err(Wrong::name("name", name, format!("`{name}` occurs twice; give each its own name")));
         }
         if names.is_empty() {
             return Err(Wrong::key("name", "there is no program; give `programs`, or a [[program]]"));
@@ -86,7 +82,7 @@ impl DescribeStudy {
         match self.interferers.iter().find(|i| !patterns.contains(&&*i.pattern) || i.threads == 0) {
             Some(bad) => {
                 let what = format!(
-                    "`{}` is no interferer; give a pattern of {} and threads",
+                    "`{}` is not an interferer; give a pattern of {} and threads",
                     bad.name(),
                     patterns.join(", ")
                 );
@@ -141,7 +137,7 @@ mod tests {
         assert!(refusal("\"pigz\"", "\"gzip\"").contains("no program `gzip` in programs.toml; describe it"));
         assert!(refusal("\"pigz\"", "\"x264\"").contains("`x264` is there twice"));
         assert!(refusal("pattern = \"persistent\"", "pattern = \"random\"")
-            .contains("`random x1` is no interferer"));
+            .contains("`random x1` is not an interferer"));
         assert!(refusal("repetitions = 5", "repetitions = 5000").contains("give 1 to 1000"));
         assert!(refusal("repetitions = 5", "repetition = 5").contains("unknown field `repetition`"));
         let own = "\n[[program]]\nname = \"a/b\"\nabout = \"\"\nargv = [\"true\"]\n";

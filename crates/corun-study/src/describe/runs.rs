@@ -173,7 +173,7 @@ impl DescribeRuns<'_> {
             let said = std::fs::read_to_string(&said).unwrap_or_default();
             return Err(format!(
                 "it could not be recorded: {}",
-                said.trim().lines().last().unwrap_or("corun record said nothing")
+                said.trim().lines().last().unwrap_or("corun record printed nothing")
             ));
         };
         if !status.success() {

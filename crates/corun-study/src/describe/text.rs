@@ -158,7 +158,7 @@ pub fn text(o: &DescribeOutcome, markdown: bool) -> String {
 /// The files of a record. `command` is the command that makes the record again.
 pub fn files(o: &DescribeOutcome, command: &str) -> Vec<(PathBuf, String)> {
     let mut readme = format!(
-        "# What programs are\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n\
+        "# Programs as workload files\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n\
          | | |\n| --- | --- |\n| machine | {} |\n| kernel | {} |\n| fair shares | {} |\n\n\
          `result.json` has every run and each program's workload, which the study also writes as a file by program, for `corun sim`.\n\n{}",
         o.head.when(),

@@ -126,7 +126,7 @@ impl Pairs {
             return nobody(
                 "restarting",
                 name,
-                format!("`{name}` is none of the study's interferers; choose among these"),
+                format!("`{name}` is not an interferer of the study; choose from those"),
             );
         }
         if self.programs.is_empty() || self.interferers.is_empty() {

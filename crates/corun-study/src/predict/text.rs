@@ -111,8 +111,8 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
         let share = |n: usize| percent((found.all > 0).then(|| n as f64 / found.all as f64));
         let _ = writeln!(
             out,
-            "\nIntervals of 95 %: {} of {} hold the slowdown as measured ({}), and {} something that it may have been ({}). \
-             Chance in the runs alone and in the co-run makes {} of these errors, however good the prediction.\n",
+            "\n95 % intervals: {} of {} contain the measured slowdown ({}), and {} contain a possible one ({}). \
+             Chance in the solo runs and in the co-run makes {} of these errors, however good the prediction.\n",
             found.held,
             found.all,
             share(found.held),
@@ -126,7 +126,7 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     let mean = solo.iter().map(|p| p - 1.0).sum::<f64>() / solo.len().max(1) as f64;
     let _ = writeln!(
         out,
-        "Predicted for {} runs alone: {:+.1} % on average, at most {:.1} % off (0 is right).",
+        "Predicted for {} solo runs: {:+.1} % on average, at most {:.1} % off (0 is right).",
         solo.len(),
         mean * 100.0,
         worst * 100.0

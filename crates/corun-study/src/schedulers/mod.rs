@@ -64,7 +64,7 @@ pub fn merge(parts: &[(String, String)]) -> Result<(Box<dyn Study>, String), Stu
     let file = StudyFile { name: &first.file, text: &first.text, folder: &first.folder };
     let study = chosen(&file, &first.wanted())?;
     if made.len() != outcome::scenarios(&study) {
-        return Err(StudyError::Usage("the parts have not the runs of their study; make them again".into()));
+        return Err(StudyError::Usage("the parts lack runs of their study; make them again".into()));
     }
     let outcome = outcome_of(&study, &first.corun, outcome::figures(&study, made));
     Ok((Box::new(Schedulers { study, folder: first.folder, part: None, outcome }), first.command))

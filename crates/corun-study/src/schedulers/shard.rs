@@ -136,8 +136,9 @@ pub(super) fn together(parts: &[(String, String)]) -> Result<(Part, Vec<Vec<Made
     let usage = |what: String| StudyError::Usage(what);
     let mut read: Vec<(&String, Part)> = Vec::new();
     for (name, text) in parts {
-        let part: Part = serde_json::from_str(text)
-            .map_err(|e| usage(format!("{name} is no part of a study: {e}; name what `--shard` wrote")))?;
+        let part: Part = serde_json::from_str(text).map_err(|e| {
+            usage(format!("{name} is not a part of a study: {e}; name a file that `--shard` wrote"))
+        })?;
         if part.schema != SCHEMA {
             return Err(usage(format!("{name} has the schema {}, not {SCHEMA}", part.schema)));
         }
@@ -164,7 +165,7 @@ pub(super) fn together(parts: &[(String, String)]) -> Result<(Part, Vec<Vec<Made
     let mut scenes: Vec<&Scene> = read.iter().flat_map(|(_, part)| &part.made).collect();
     scenes.sort_by_key(|scene| scene.number);
     if scenes.iter().enumerate().any(|(at, scene)| scene.number != at) {
-        return Err(usage("the parts have not the runs of their study; make them again".into()));
+        return Err(usage("the parts lack runs of their study; make them again".into()));
     }
     let made = scenes.into_iter().map(Scene::made).collect();
     let (_, first) = read.swap_remove(0);

@@ -141,7 +141,7 @@ fn tables(figure: &FigureOutcome, in_full: bool) -> Vec<(String, Table)> {
         all.push((format!("Mix by mix: {policies}"), mix_by_mix(figure)));
     }
     if !figure.stated.is_empty() {
-        all.push(("Stated, and what came out here".into(), stated(figure)));
+        all.push(("Stated numbers, and the results here".into(), stated(figure)));
     }
     all
 }

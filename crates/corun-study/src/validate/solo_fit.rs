@@ -282,8 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_helpers_are_modelled_with_the_workers_and_change_their_share_of_a_shared_machine()
-    {
+    fn frequent_helpers_are_modelled_with_the_workers_and_change_their_share_of_a_shared_machine() {
         let alone = SoloProfile {
             wall_ns: 1_000_000_000,
             threads: 2,

@@ -60,9 +60,13 @@ impl VerifyStudy {
             (
                 !share(study.max_disturbance),
                 "max-disturbance",
-                "max-disturbance is no share; give one such as 0.02".into(),
+                "max-disturbance is not a share; give one such as 0.02".into(),
             ),
-            (!share(study.noticeable), "noticeable", "noticeable is no share; give one such as 0.05".into()),
+            (
+                !share(study.noticeable),
+                "noticeable",
+                "noticeable is not a share; give one such as 0.05".into(),
+            ),
             (study.programs.is_empty(), "name", "there is no [[program]]; give one".into()),
         ];
         if let Some((_, key, what)) = bad.into_iter().find(|(bad, ..)| *bad) {
@@ -81,7 +85,7 @@ impl VerifyStudy {
                     return Err(at(line(name), what));
                 }
                 if !names.insert(name) {
-                    let what = format!("`{name}` is there twice; give each a name of its own");
+                    let what = format!("`{name}` occurs twice; give each its own name");
                     return Err(at(line(name), what));
                 }
             }
@@ -98,7 +102,7 @@ mod tests {
     fn a_bad_study_is_named_with_its_line() {
         let refusal = |text: &str| VerifyStudy::parse("v.toml", text).unwrap_err().to_string();
         let text = VERIFY.replace("noticeable = 0.05", "noticeable = 5");
-        assert!(refusal(&text).contains("noticeable is no share"), "{}", refusal(&text));
+        assert!(refusal(&text).contains("noticeable is not a share"), "{}", refusal(&text));
         assert!(refusal(&VERIFY.replace(SCHEMA, "x")).starts_with("v.toml:1: schema is `x`"));
         assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("is 0; give 1 to"));
         let line = |name: &str| VERIFY.lines().position(|l| l.contains(name)).unwrap() + 1;

@@ -99,20 +99,20 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
     out += &show(beside(o));
     let _ = writeln!(
         out,
-        "\nFalse alarms, alone: {}; {slow_alarms} of these runs were slow by the clock, too.",
+        "\nFalse alarms in solo runs: {}; {slow_alarms} of these runs were also slow by the clock.",
         rate(o.false_alarms(|_| true))
     );
     let others = o.runs.iter().filter(|r| r.beside.is_none() && !r.is_idle(o.max_disturbance));
     let alarms = others.clone().filter(|r| r.alarm).count();
     let _ = writeln!(
         out,
-        "Apart from these, others had CPUs for more than {} of the length of {} runs alone: {alarms} alarms.",
+        "Others had CPUs for more than {} of the length of {} further solo runs: {alarms} alarms.",
         percent(o.max_disturbance),
         others.count()
     );
     let _ = writeln!(
         out,
-        "By the clock alone, alarms in runs alone that were not slow: {}.",
+        "Alarms in solo runs that were not slow by the clock: {}.",
         rate(o.alarms_against_the_clock())
     );
     let _ = writeln!(
@@ -124,7 +124,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
     let [alone, disturbed] = o.unclear();
     let _ = writeln!(
         out,
-        "Nobody can tell, says the verdict of {} of {} runs alone, and of {} of the {} disturbed ones.",
+        "The verdict cannot tell for {} of {} solo runs, and for {} of the {} disturbed runs.",
         alone.count, alone.of, disturbed.count, disturbed.of
     );
     for r in o.runs.iter().filter(|r| r.alarm && r.beside.is_none()) {
@@ -156,7 +156,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
 pub fn files(o: &VerifyOutcome, command: &str) -> Vec<(&'static str, String)> {
     let made = o.head.date.as_ref().map_or(String::new(), |d| format!(" {d}"));
     let readme = format!(
-        "# Are short runs judged rightly?\n\nMade{made} by corun {} with\n\n```\n{command}\n```\n\n\
+        "# Are verdicts on short runs right?\n\nMade{made} by corun {} with\n\n```\n{command}\n```\n\n\
          | | |\n| --- | --- |\n| machine | {} |\n| kernel | {} |\n| fair shares | {} |\n\n\
          `studies/verify.toml` says how; `result.json` has every run.\n\n{}",
         o.head.corun,
@@ -199,7 +199,7 @@ mod tests {
         let o = VerifyOutcome { runs, noticeable: 0.05, max_disturbance: 0.02, ..VerifyOutcome::default() };
         let text = text(&o, false);
         for said in [
-            "False alarms, alone: 1 of 2",
+            "False alarms in solo runs: 1 of 2",
             "Misses, disturbed by 5.0 % or more: 1 of 2",
             "alarm: 30.0 % of 101 ms, p, by loop",
             "missed: 1.0 % said, 32.7 % true, p next to c",

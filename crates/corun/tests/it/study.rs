@@ -68,7 +68,7 @@ fn parts_of_a_study_merge_into_the_result_of_one_run_to_the_byte() {
     };
     refused(&all[..2], "part 2 of 3 is missing; make it with --shard 2/3");
     refused(&[all[0], all[0]], "are the same part; name each once");
-    refused(&["whole/result.json"], "whole/result.json is no part of a study");
+    refused(&["whole/result.json"], "whole/result.json is not a part of a study");
     refused(&[], "no part is named");
     done(&["--shard", "1/3", "--quick", "--out", "others", "--quiet"]);
     refused(&[all[0], "others/shard-1-of-3.json"], "differ in their command; merge parts of one study");
@@ -155,7 +155,9 @@ fn runs_are_not_added_to_an_invalid_result_and_nothing_is_run() {
         let out = more.current_dir(&folder).args(["study", study, "--more", "--out", "."]).output().unwrap();
         let said = text(&out.stderr);
         assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.starts_with("corun: --more adds to the runs in ./result.json, which is no such result"));
+        assert!(
+            said.starts_with("corun: --more adds to the runs in ./result.json, which is not such a result")
+        );
         assert!(said.ends_with("name another folder with --out\n"), "{said}");
     }
 }

@@ -59,7 +59,7 @@ fn noise_without_its_interval_is_refused_at_the_line_of_the_given_half() {
     for half in ["noise = \"2ms\"", "noise-every = \"580ms\"", "noise = \"2ms\"\nnoise-every = \"0\""] {
         let text = format!("{SMALL}\n[costs]\n{half}\n");
         let said = MachineModel::parse("m.toml", &text).unwrap_err().to_string();
-        let what = "noise and noise-every are how long and how often; say both or neither";
+        let what = "noise and noise-every are how long and how often; give both or neither";
         assert_eq!(said, format!("m.toml:18: {what}"), "{half}");
     }
 }
@@ -114,7 +114,7 @@ fn figures_that_no_machine_has_are_refused_where_they_stand() {
     let said = refusal("[latency]", "[memory]\nlink-bandwidth = \"1B/s\"\n\n[latency]");
     assert!(said.starts_with("m.toml:15: a link-bandwidth below 1MB/s makes no sense"), "{said}");
     let memory = |keys: &str| refusal("[latency]", &format!("[memory]\n{keys}\n\n[latency]"));
-    let together = "m.toml:15: banks and closed-rows go together; say both or neither";
+    let together = "m.toml:15: banks and closed-rows go together; give both or neither";
     assert_eq!([memory("banks = 32"), memory("closed-rows = 0.5")], [together; 2]);
     assert_eq!(memory("banks = 0\nclosed-rows = 0.5"), "m.toml:15: banks is 0; give a number from 1 to 4096");
     assert_eq!(
