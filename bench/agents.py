@@ -7,12 +7,12 @@
 A number of process groups sleep, and two processes on one CPU switch at a fixed rate. In each round every tool watches them, one after the other.
 A tool's CPU time is that of its process in the kernel's count. Its programs in the kernel run in the time of the watched tasks; `make bench`
 measures them. `CORUN` names the program (default: target/release/corun). `REZOLUS` names that of Rezolus (default: the one in the path), and
-`REZOLUS_CONFIG` its configuration (default: run queues alone). Without the program it is left out. corun's agent is scraped once in a round,
-as Prometheus does every 15 s. Afterwards it is scraped once in each of some windows, which are timed: as plain text, and as Prometheus asks,
-which takes gzip. Then it is scraped many times in a row. Rezolus samples on request, so it gets a request every second. While `corun top`
-watches, on a terminal, there are as many tasks as `--tasks` says.
+`REZOLUS_CONFIG` its configuration (default: run queues alone). Without the program, the bench leaves Rezolus out. corun's agent is scraped once in a round,
+as Prometheus does every 15 s. Afterwards it is scraped once in each of several windows, which are timed: as plain text, and as Prometheus asks,
+which accepts gzip. Then it is scraped many times in a row. Rezolus samples on request, so it gets a request every second. `corun top`
+watches on a terminal, while there are as many tasks as `--tasks` says.
 
-Memory is what is resident (VmRSS), which has what is shared with others, and what the kernel holds for the tool's BPF maps besides.
+Memory is the resident memory (VmRSS), which includes shared memory, and what the kernel holds for the tool's BPF maps.
 """
 import argparse, fcntl, glob, http.client, json, os, pty, re, shutil, signal, statistics, struct, subprocess, sys, tempfile, termios, threading, time
 import records
@@ -88,7 +88,7 @@ class Tool:
                 with open(f"{folder}/{self.name}.log") as log:
                     sys.exit(f"{self.name} does not serve: {log.read()[-500:]}")
             time.sleep(0.2)
-        # By now all of them have attached and started.
+        # By now, all of them have attached and started.
         time.sleep(3)
         return process
 
@@ -117,7 +117,7 @@ def configured(folder):
 
 
 def on_terminal(argv):
-    """Start a program on a terminal of its own, whose screen nobody looks at."""
+    """Start a program on its own terminal, whose screen is discarded."""
     own, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     process = subprocess.Popen(argv, stdin=its, stdout=its, stderr=its, env={**os.environ, "TERM": "xterm-256color"})
@@ -283,7 +283,7 @@ def main():
     rows = records.read(args.files)
     if not rows["watched"]:
         parser.error("the files have no rows")
-    records.write(args.out, SCHEMA, "What tools that are always on take for themselves", CORUN, records.facts(rows, [of_tools]), {"rows": rows["watched"]},
+    records.write(args.out, SCHEMA, "The cost of tools that are always on", CORUN, records.facts(rows, [of_tools]), {"rows": rows["watched"]},
                   ["bench/agents.py run"], "`result.json.gz` has every run.")
 
 

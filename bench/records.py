@@ -36,7 +36,7 @@ def facts(rows, parts):
     found = {}
     for part in parts:
         found.update(part(rows))
-    # A table in a document is on its own lines.
+    # A table is on its own lines in a document.
     return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
 
 
