@@ -1,7 +1,6 @@
 //! The in-kernel decisions compared in three forms: golden vectors, a reference in Rust, and the same header compiled by clang.
 //!
 //! The modelled machine calls cc's build, and the kernel gets clang's. All must agree on every input.
-//! every input.
 
 use corun_decisions::*;
 use proptest::prelude::*;
