@@ -397,7 +397,7 @@ mod tests {
         let refusal = |text: &str| Catalogue::parse("p.toml", text).unwrap_err().to_string();
         let head = "schema = \"corun.programs/1\"\nprogram = []\n";
         let twice = "[[interferer]]\nname = \"a\"\nabout = \"\"\nargv = [\"true\"]\n";
-        assert!(refusal(&format!("{head}{twice}{twice}")).starts_with("p.toml:4: `a` is there twice"));
+        assert!(refusal(&format!("{head}{twice}{twice}")).starts_with("p.toml:4: `a` occurs twice"));
         let empty = format!("{head}[[interferer]]\nname = \"b\"\nabout = \"\"\nargv = []\n");
         assert!(refusal(&empty).starts_with("p.toml:4: `b` has no argv"));
         assert!(

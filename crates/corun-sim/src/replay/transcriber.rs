@@ -2,8 +2,7 @@
 //!
 //! The log comes in parts, and so may its scripts: [`Transcriber::cut`] returns what has been transcribed and
 //! goes on from the present states of the tasks. What a task may use is recorded whenever it comes onto a CPU
-//! or its budget has stopped it. Each part of the log ends with the CPUs that are switched on. A difference
-//! becomes a step of the task, or an event of the machine.
+//! or its budget has stopped it. A difference, also of the CPUs, becomes a step of the task or of the machine.
 //!
 //! Two gaps are repaired. If a task runs but the log does not say when it came onto a CPU, it has run since
 //! shortly after it was woken. A task may be woken on its way to sleep, so that its wake-up comes before its
@@ -32,11 +31,9 @@ use std::collections::BTreeMap;
 
 /// The time from a wake-up to running, if the log does not record the latter, in nanoseconds.
 const ABOUT_NS: u64 = 20_000;
-/// A timer's interrupt comes at most this long after its deadline, in nanoseconds. Until then, the timer
-/// counts as what woke the sleeper.
+/// The timer counts as what woke a sleeper at most this long after its deadline, in nanoseconds.
 const TIMER_NS: u64 = 1_000_000;
-/// The kernel may end timers early, together with others. It does so at most this long before the latest time
-/// that it was given, in nanoseconds: twice its default, or this fraction of the length of a poll.
+/// The kernel may end a timer this early: twice its default, or this fraction of the length of a poll.
 const SLACK_NS: u64 = 100_000;
 const SLACK_OF_POLL: u64 = 1_000;
 
@@ -50,12 +47,10 @@ pub struct Transcriber {
     crews: BTreeMap<u32, crews::Crew>,
     /// The number of tasks on a CPU.
     running: usize,
-    /// The CPUs that are switched on. `unlisted`: those of them that no log lists although a task ran there,
-    /// as in a container that is shown fewer CPUs.
+    /// The CPUs that are switched on. `unlisted`: those that no log lists although a task ran there.
     cpus: CpuMask,
     unlisted: CpuMask,
-    /// The CPUs at the beginning of the stretch, and the changes since. Times are those of the log until the
-    /// stretch is cut.
+    /// The CPUs at the beginning of the stretch, and the changes since, at times of the log.
     first_cpus: CpuMask,
     switched: Vec<Switched>,
     begin_ns: Option<u64>,
@@ -93,8 +88,7 @@ struct Task {
     queued_ns: u64,
     /// The value of its process's clocks of waiting siblings when it began to run.
     wanted: Wanted,
-    /// What it computed in this stretch while a sibling wanted a CPU and no other task ran; and what is known
-    /// of its spinning.
+    /// What it computed while a sibling wanted a CPU and no other task ran; and its spinning.
     one_ran_ns: u64,
     spinning: Told,
     /// The number of its waits for others so far.
@@ -110,14 +104,12 @@ struct Task {
     /// A sleep that it has called and that is not over.
     timer: Option<Timer>,
     sleeps: Sleeps,
-    /// Its last waits whose time limit ran out; the earlier ones; and how many were parts of waits that
-    /// another task ended.
+    /// Its last waits whose time ran out; the earlier ones; and how many were parts of longer waits.
     row: Option<Row>,
     rows: Vec<Row>,
     parts: usize,
     glances: Vec<Glance>,
-    /// The task of its process that ended before it, and the number of its own steps until then
-    /// ([`endings`]).
+    /// The task of its process that ended before it, and its own steps until then ([`endings`]).
     outlives: Option<(Ix, usize)>,
     /// It existed before this stretch began.
     is_first: bool,
@@ -167,16 +159,14 @@ pub struct Transcript {
     pub lasted_ns: u64,
     /// How often it called `sched_yield`.
     pub yields: u64,
-    /// How long it slept repeatedly while none of its tasks worked, in nanoseconds. Perhaps it looked for
-    /// something outside.
+    /// How long it slept repeatedly while none of its tasks worked, in nanoseconds: perhaps it looked outside.
     pub looked_ns: u64,
     /// The number of events in it.
     pub events: u64,
 }
 
 impl Transcriber {
-    /// Adds the next part of the log. If events were lost, everything after them is a guess. The caller
-    /// handles that.
+    /// Adds the next part of the log. After lost events everything is a guess, which the caller handles.
     pub fn push(&mut self, log: &RunLog) {
         let before_ns = self.now_ns.max(log.start_ns);
         if self.first_cpus.is_empty() {
@@ -209,8 +199,7 @@ impl Transcriber {
         self.now_ns
     }
 
-    /// What has been transcribed until now, without ending the stretch. `is_over`: no task does anything any
-    /// more.
+    /// What has been transcribed until now, without ending the stretch. `is_over`: no task does anything more.
     pub fn so_far(&self, is_over: bool) -> Transcript {
         self.clone().cut(is_over)
     }
@@ -471,8 +460,7 @@ impl Transcriber {
         task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
     }
 
-    /// The sleep that it had called did not happen. So it does not count, unless its time was over when it
-    /// was called.
+    /// The sleep that it had called did not happen. It counts only if its time was over when it was called.
     fn forget_timer(&mut self, ix: Ix) {
         let task = &mut self.tasks[ix];
         if task.timer.is_some_and(|t| t.deadline_ns <= t.called_ns) {
@@ -481,8 +469,7 @@ impl Transcriber {
         self.drop_timer(ix);
     }
 
-    /// Whether the task, which is about to wait, waits for the sleep that it called last. It has done almost
-    /// nothing since.
+    /// Whether the task is about to wait for the sleep that it called last: it has done almost nothing since.
     fn is_falling_asleep(&self, ix: Ix) -> bool {
         let task = &self.tasks[ix];
         let Some(timer) = &task.timer else { return false };
@@ -570,8 +557,8 @@ impl Transcriber {
                 self.ticks(ix, timer.at, what.unwrap_or(For::Other), [timer.called_ns, now_ns]);
             }
             _ => {
-                // A request to a device takes its time from when it was made. So does the work of the kernel
-                // as it ends a task, whose last call may have been a futex: no futex is at address 0.
+                // A request to a device takes its time from when it was made. So does the kernel's work as it
+                // ends a task whose last call was a futex: no futex is at address 0.
                 let has_length = matches!(what, Some(For::Device | For::Futex(0)));
                 if !has_length {
                     self.goes_on(ix);

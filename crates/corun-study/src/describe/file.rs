@@ -135,7 +135,7 @@ mod tests {
             DescribeStudy::parse("d.toml", &DESCRIBE.replacen(from, to, 1)).unwrap_err().to_string()
         };
         assert!(refusal("\"pigz\"", "\"gzip\"").contains("no program `gzip` in programs.toml; describe it"));
-        assert!(refusal("\"pigz\"", "\"x264\"").contains("`x264` is there twice"));
+        assert!(refusal("\"pigz\"", "\"x264\"").contains("`x264` occurs twice"));
         assert!(refusal("pattern = \"persistent\"", "pattern = \"random\"")
             .contains("`random x1` is not an interferer"));
         assert!(refusal("repetitions = 5", "repetitions = 5000").contains("give 1 to 1000"));

@@ -118,7 +118,7 @@ impl Pairs {
                 return nobody(
                     key,
                     name,
-                    format!("`{name}` is there twice; each pair is run `repetitions` times anyway"),
+                    format!("`{name}` occurs twice; each pair is run `repetitions` times anyway"),
                 );
             }
         }
@@ -182,8 +182,9 @@ mod tests {
         assert!(refusal("\"gcc\"", "\"clang\"").contains("no program `clang` in programs.toml"));
         assert!(refusal("\"gcc-again\"", "\"gcc\"").contains("no interferer `gcc`"));
         assert!(refusal("predict-by = 0.33", "predict-by = 33").contains("predict-by is 33; give a share"));
-        assert!(refusal("restarting = [", "restarting = [\"triad\", ").contains("`triad` is none of"));
-        assert!(refusal("\"gcc\",", "\"gcc\", \"gcc\",").contains("`gcc` is there twice"));
+        assert!(refusal("restarting = [", "restarting = [\"triad\", ")
+            .contains("`triad` is not an interferer of the study"));
+        assert!(refusal("\"gcc\",", "\"gcc\", \"gcc\",").contains("`gcc` occurs twice"));
         assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
         // In a list over several lines the error names the right one.
         let (line, last) =

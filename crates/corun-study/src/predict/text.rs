@@ -220,6 +220,6 @@ mod tests {
         assert!(row("Slowdown known to 6 % (2 co-runs)").contains("| 30.0 % |"));
         assert!(row("Interferer the same all the time (2 co-runs)").contains("| 5.0 % |"));
         assert!(row("Interferer that starts again and again (1 co-runs)").contains("| 50.0 % |"));
-        assert!(after("All (3").contains("3 of 3 hold the slowdown as measured (100.0 %)"));
+        assert!(after("All (3").contains("3 of 3 contain the measured slowdown (100.0 %)"));
     }
 }

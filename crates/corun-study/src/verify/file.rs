@@ -107,7 +107,7 @@ mod tests {
         assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("is 0; give 1 to"));
         let line = |name: &str| VERIFY.lines().position(|l| l.contains(name)).unwrap() + 1;
         let said = refusal(&VERIFY.replace("\"pigz-long\"", "\"pigz-short\""));
-        assert!(said.starts_with(&format!("v.toml:{}: `pigz-short` is there twice", line("\"pigz-long\""))));
+        assert!(said.starts_with(&format!("v.toml:{}: `pigz-short` occurs twice", line("\"pigz-long\""))));
         let argv = "argv = [\"{corun}\", \"load\", \"persistent\", \"--cpus\"";
         let said = refusal(&VERIFY.replace(argv, "argv = [] # ["));
         assert!(said.starts_with(&format!("v.toml:{}: `pinned` has no argv", line("\"pinned\""))), "{said}");
