@@ -47,6 +47,7 @@
 //! | [`spans`] | was a part of a run disturbed, and was a test in it starved? |
 //! | `waits` | when in a run its tasks waited for CPUs |
 //! | [`counterfactual`] | what is known of a run alone by better means than sums |
+//! | [`servers`] | whom outside of it a program waited for, and how long those were kept from a CPU meanwhile |
 //! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
@@ -76,6 +77,7 @@ pub mod recorded;
 pub mod replayed;
 pub mod ruling;
 pub mod schedule;
+pub mod servers;
 mod sound;
 pub mod spans;
 pub mod spin;
@@ -99,4 +101,5 @@ pub use predictor::{Options, Predictor, WantsDedicated};
 pub use recorded::Recorded;
 pub use replayed::{NoReplay, Replayer};
 pub use schedule::Schedule;
+pub use servers::{Server, Servers};
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

@@ -17,6 +17,7 @@ use crate::interval::{interval, FEWEST};
 use crate::loss::Losses;
 use crate::phases::{PhaseChange, Phases};
 use crate::reach::Set;
+use crate::servers::Server;
 use crate::stretch::Stretch;
 use crate::stretch_estimate::StretchEstimate;
 use crate::useful_work::{wall_ns, Window};
@@ -78,6 +79,7 @@ pub struct Predictor {
     hypervisor: Hypervisor,
     /// For how long it waited for nothing but the outside, of how long it was watched; `None`: a window could not tell.
     outside_ns: Option<[u64; 2]>,
+    servers: Option<Vec<Server>>,
     phases: Phases,
     /// When each phase but the first began.
     changes_ns: Vec<u64>,
@@ -156,6 +158,7 @@ impl Predictor {
             known: Counterfactual::default(),
             hypervisor: Hypervisor::default(),
             outside_ns: Some([0; 2]),
+            servers: None,
             phases: Phases::default(),
             changes_ns: Vec::new(),
         }
@@ -188,6 +191,16 @@ impl Predictor {
     pub fn outside(&self) -> Option<f64> {
         let [outside_ns, all_ns] = self.outside_ns?;
         Some(((outside_ns as f64 + self.known.looked_ns()) / all_ns.max(1) as f64).min(1.0))
+    }
+
+    /// Takes whom outside of it the program has waited for so far; `None`: it is not known.
+    pub fn know_servers(&mut self, servers: Option<Vec<Server>>) {
+        self.servers = servers;
+    }
+
+    /// Those, the ones first for which it waited longest.
+    pub fn servers(&self) -> Option<&[Server]> {
+        self.servers.as_deref()
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that

@@ -23,7 +23,8 @@ pub enum Ruling {
     Clean,
     /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
     /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
-    /// Or somebody stopped or froze it for more than was allowed, or something in it was cut short, or it was not seen, wholly or in part.
+    /// Or somebody stopped or froze it for more than was allowed, or something in it was cut short, or somebody that it waited for lost more, or
+    /// it was not seen, wholly or in part.
     Unclear,
     /// Disturbed by more.
     Disturbed,
@@ -42,6 +43,8 @@ pub enum Doubt {
     /// A signal, such as a time limit's, or a timer of its own ended something in it, from which more was taken by then than was allowed: the
     /// run took no longer for that, but got less far.
     Cut,
+    /// Others kept somebody outside of it from a CPU for longer than was allowed while it waited for that one.
+    Served,
     /// The hypervisor took CPUs, and what that cost is not known.
     Hypervisor,
     /// Nothing that it computed was seen, or less than was missed.

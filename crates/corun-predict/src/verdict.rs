@@ -10,7 +10,8 @@
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
 //! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
 //! out of the run's own sleep, or of time in which its own CPU budget would have stopped it, nor a run in which a signal ended something
-//! from which more was taken than was allowed ([`crate::cut_short`]), nor one from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
+//! from which more was taken than was allowed ([`crate::cut_short`]), nor one that waited for somebody outside of it who lost more than was
+//! allowed meanwhile ([`crate::servers`]), nor one from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
 //! that it can have lost is no more than was allowed, either, beyond what the best of ways is off.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
@@ -25,6 +26,7 @@ pub use crate::over_time::Disturbance;
 use crate::over_time::{LossOverTime, Tenants};
 use crate::predictor::culprits;
 pub use crate::ruling::{resolution, Doubt, Ruling, COARSEST, MOMENT_NS};
+use crate::servers::Server;
 use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, RunLog, TenantId, TenantKind, Unavailable};
@@ -66,6 +68,9 @@ pub struct Verdict {
     /// The least share of the wall time in which it waited for nothing but processes, events and timers outside of it, 0..1: what
     /// delayed those is not known. `None`: not measured.
     pub outside: Option<f64>,
+    /// Whom outside of it it waited for, and how long those were kept from a CPU meanwhile, those first for which it waited longest.
+    /// `None`: not known.
+    pub servers: Option<Vec<Server>>,
     /// Of what a signal ended within it, that from which most was taken; `None`: nothing was, or it is not known.
     pub cut_short: Option<CutShort>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
@@ -124,6 +129,7 @@ pub struct Judge {
     is_parallel: bool,
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
     outside_ns: Option<u64>,
+    servers: Option<Vec<Server>>,
     hypervisor: Hypervisor,
     ended: Ended,
     tenants: Tenants,
@@ -144,6 +150,7 @@ impl Judge {
             life: Ledger::default(),
             is_parallel: false,
             outside_ns: Some(0),
+            servers: None,
             tenants: Tenants::new(),
             ended: Ended::default(),
             unavailable: BTreeSet::new(),
@@ -208,6 +215,11 @@ impl Judge {
         self.loss.known.push(evidence);
     }
 
+    /// Takes whom outside of it the run waited for, before the verdict; `None`: it is not known.
+    pub fn know_servers(&mut self, servers: Option<Vec<Server>>) {
+        self.servers = servers;
+    }
+
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
     /// cover (it ended within the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
@@ -223,12 +235,14 @@ impl Judge {
         let allowed = self.max_disturbance;
         let cut_short = self.ended.worst(&whole);
         let cut = cut_short.as_ref().map_or(0.0, |cut| share(cut.taken_ns()));
+        let delayed_ns: u64 = self.servers.iter().flatten().map(|server| server.queued_ns[0]).sum();
         let doubt = match disturbance {
             d if d > allowed && d <= resolution => Some(Doubt::Short),
             _ if least <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
             d if d > allowed && least <= allowed && whole.is_half_seen() => Some(Doubt::Hasty),
             d if d > allowed && least <= allowed => Some(Doubt::Spare),
             d if d <= allowed && cut > allowed.max(resolution) => Some(Doubt::Cut),
+            d if d <= allowed && share(delayed_ns as f64) > allowed.max(resolution) => Some(Doubt::Served),
             d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
                 Some(Doubt::Hypervisor)
             }
@@ -258,6 +272,7 @@ impl Judge {
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             held,
             outside: self.outside_ns.map(|ns| share(ns as f64 + self.loss.known.looked_ns())),
+            servers: self.servers.clone(),
             cut_short,
             corunners_ns: whole.corunners_ns as u64,
             host_steal,
@@ -488,6 +503,28 @@ mod tests {
         let found = judge.verdict(None);
         assert!((found.disturbance - 0.2).abs() < 1e-6, "{found:?}");
         assert_eq!((found.verdict, found.intervals.len()), (Ruling::Disturbed, 1));
+    }
+
+    #[test]
+    fn a_run_whose_server_certainly_lost_more_than_was_allowed_is_not_called_clean() {
+        for (least_ms, ruling, doubt) in
+            [(0, Ruling::Clean, None), (20, Ruling::Clean, None), (50, Ruling::Unclear, Some(Doubt::Served))]
+        {
+            let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+            judge.push(&run(1_000, &[]));
+            judge.know_servers(Some(vec![Server {
+                tenant: "database".into(),
+                kind: "unit".into(),
+                waited_ns: 900 * MS,
+                queued_ns: [least_ms * MS, 600 * MS],
+                throttled_ns: [0, 0],
+                held_ns: [0, 0],
+                culprits: vec![],
+                unattributed_ns: 600 * MS,
+            }]));
+            let found = judge.verdict(None);
+            assert_eq!((found.verdict, found.doubt), (ruling, doubt), "{least_ms} ms: {found:?}");
+        }
     }
 
     #[test]

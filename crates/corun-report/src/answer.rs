@@ -10,8 +10,9 @@
 //! time. If a program mostly waits for somebody else's work, as a thin client does, that is reported last.
 
 use crate::names::Names;
+use crate::outside::Outside;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
-use crate::words::{between, count, name, percent, share, spared, waits_for_outside, MOSTLY, SMALL};
+use crate::words::{between, count, name, percent, share, spared, MOSTLY, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::{Taken, TakenBy};
 use std::collections::BTreeMap;
@@ -159,7 +160,8 @@ fn for_outside(report: &ProfileReport) -> Option<String> {
     let block = block.filter(|_| !is_all(report))?;
     let awake_ns = ledger.total_ns.saturating_sub(ledger.block_ns);
     let outside_ns = block.reasons().waited_outside_ns(report.window_ns, awake_ns);
-    waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64, report.window_ns, MOSTLY)
+    let share = Some(outside_ns as f64 / report.window_ns.max(1) as f64);
+    Outside { share, servers: report.servers.as_deref(), wall_ns: report.window_ns }.said(MOSTLY)
 }
 
 /// Who kept it from running regardless of its wishes, and for how much of its time.

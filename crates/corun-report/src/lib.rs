@@ -21,6 +21,7 @@ pub mod json;
 pub mod names;
 pub mod noise;
 pub mod output;
+mod outside;
 pub mod perfetto;
 pub mod places;
 pub mod policies;

@@ -2,8 +2,9 @@
 //! continuous integration.
 
 use crate::json;
+use crate::outside::Outside;
 use crate::unseen::unseen;
-use crate::words::{between, name, share, spared, waits_for_outside, wrap, SMALL};
+use crate::words::{between, name, share, spared, wrap, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
@@ -142,7 +143,8 @@ impl VerifyReport {
             format!("{least_word}{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
         // What delayed those may have cost it more than the verdict allows.
         let from = self.judged.max_disturbance;
-        let outside = self.judged.outside.and_then(|outside| waits_for_outside(outside, wall_ns, from));
+        let Verdict { outside, servers, .. } = &self.judged;
+        let outside = Outside { share: *outside, servers: servers.as_deref(), wall_ns }.said(from);
         let outside = outside.map_or(String::new(), |it| format!("; {it}"));
         let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
@@ -155,6 +157,9 @@ impl VerifyReport {
             ),
             (Ruling::Unclear, Some(Doubt::Cut)) => {
                 format!("unclear: {took}, but {} ({})", self.cut_short().unwrap_or_default(), self.allowed())
+            }
+            (Ruling::Unclear, Some(Doubt::Served)) => {
+                format!("unclear: {took}, but those that it waited for were kept from a CPU ({})", self.allowed())
             }
             (Ruling::Unclear, Some(Doubt::Hypervisor)) => format!(
                 "unclear: {took}, but the hypervisor took {} % of the time that its CPUs were busy, and nobody can tell \
@@ -361,6 +366,7 @@ impl VerifyReport {
                     }
                     _ => "--retries N runs it again; with a longer time limit it would get as far as alone",
                 },
+                Some(Doubt::Served) => "--retries N runs it again; nobody should disturb those that it waits for, either",
                 Some(Doubt::Hypervisor) => {
                     "--retries N runs it again; a machine or CPUs of its own would show it"
                 }

@@ -53,19 +53,6 @@ pub fn spared(least: f64, likely: f64, stopped_anyway: f64) -> &'static str {
 /// This share of the wall time or more is most of it.
 pub const MOSTLY: f64 = 0.5;
 
-/// A statement that a program waits for somebody else's work for at least the share `from` of its wall time,
-/// 0..1; empty if it does not. A command waits for corun before it begins, which is a large part of a short
-/// command's life: that is not reported.
-pub fn waits_for_outside(outside: f64, wall_ns: u64, from: f64) -> Option<String> {
-    const BEGINNING_NS: f64 = 10e6;
-    (outside >= from && outside * wall_ns as f64 > BEGINNING_NS).then(|| {
-        format!(
-            "it waited {} % of its time for other processes, events or timers, and corun cannot tell what delayed those",
-            share(outside)
-        )
-    })
-}
-
 /// A quantile: `under 8.19 ms`, or `at least 8.39 s` if it lies in the overflow bucket.
 pub fn bound(b: Bound) -> String {
     match b {

@@ -307,6 +307,7 @@ impl Predict {
             (self.next_ns, self.due) = (end_ns, Some(Instant::now()));
             let evidence = self.watch.evidence(self.ended.is_some_and(Ended::is_complete));
             evidence.into_iter().for_each(|evidence| self.predictor.push_evidence(evidence));
+            self.predictor.know_servers(self.watch.servers());
         }
         if let (Some(Ended::Command), Some(command)) = (self.ended, self.first) {
             self.left_behind = Some(left_behind(&seen, Some(self.watch.tenant()), command));

@@ -270,6 +270,7 @@ impl Profile {
         if let (Some(judge), Some(replay)) = (&mut self.judge, &mut self.replay) {
             let evidence = replay.evidence(ended.is_complete(), false);
             evidence.into_iter().for_each(|evidence| judge.push_evidence(evidence));
+            judge.know_servers(replay.servers());
             self.unavailable.extend(replay.unavailable());
         }
         // This knows why something requested cannot be seen; the host reports that nobody asked for it.

@@ -23,7 +23,7 @@ use corun_model::{
 };
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
-use corun_predict::AloneTime;
+use corun_predict::{AloneTime, Server};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A watcher of one subject that sees more of it than a ledger.
@@ -272,6 +272,11 @@ impl SubjectWatch {
     /// recorded.
     pub fn run_log(&self) -> Option<&RunLog> {
         self.replay.as_ref().map(Replay::log)
+    }
+
+    /// Whom outside of it the subject has waited for so far; `None`: it is not known.
+    pub fn servers(&self) -> Option<Vec<Server>> {
+        self.replay.as_ref()?.servers()
     }
 
     /// The results of a replay for the time since the last call, oldest first. `is_over`: the subject has

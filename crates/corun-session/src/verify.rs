@@ -134,6 +134,7 @@ impl Verify {
         let ended = self.ended.unwrap_or(Ended::Interrupted);
         let evidence = self.watch.evidence(ended.is_complete());
         evidence.into_iter().for_each(|evidence| self.judge.push_evidence(evidence));
+        self.judge.know_servers(self.watch.servers());
         Verified {
             verdict: self.judge.verdict(Some(self.end_ns - self.begin_ns)),
             judge: self.judge,

@@ -1,8 +1,9 @@
 //! A prediction in one line, and in a few.
 
 use super::{kept, Covers, PredictReport};
+use crate::outside::Outside;
 use crate::unseen::unseen;
-use crate::words::{count, name, percent, share, waits_for_outside, wrap, MOSTLY};
+use crate::words::{count, name, percent, share, wrap, MOSTLY};
 use corun_model::duration::human_ns;
 use corun_model::{Unavailable, What};
 use corun_predict::estimate::Method;
@@ -78,8 +79,9 @@ impl Pieces {
         if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
             return Err("cannot tell: the estimated time alone is not a number".to_owned());
         }
+        let PredictReport { outside, servers, elapsed_ns, .. } = report;
         let outside =
-            report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns, MOSTLY));
+            Outside { share: *outside, servers: servers.as_deref(), wall_ns: *elapsed_ns }.said(MOSTLY);
         // The delay of the awaited events is unknown.
         let is_open = report.may_have_spun == Some(true) || outside.is_some();
         let how = if is_open && low > 1.0 {
@@ -410,7 +412,7 @@ mod tests {
         report.covers = Covers::Run;
         assert_eq!(line(&report), "cannot tell: the program has not run yet; it only waited");
         let short = CannotTell::TooShort { least_ns: 500_000_000 };
-        let estimates = Estimates { now: Err(short), so_far: Err(short), outside: None };
+        let estimates = Estimates { now: Err(short), so_far: Err(short), outside: None, servers: None };
         let of = |covers| PredictReport::new(&PredictMeta::default(), 1_400_000, &estimates, covers, &[]);
         assert_eq!(
             line(&of(Covers::Run)),

@@ -14,7 +14,7 @@ use crate::json;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, WindowSummary};
 use corun_predict::spinning::Spinning;
-use corun_predict::Predictor;
+use corun_predict::{Predictor, Server};
 use serde::Serialize;
 
 pub use cannot_tell::{cannot_tell, cannot_tell_at_end};
@@ -121,6 +121,9 @@ pub struct PredictReport {
     /// The least share of its time in which it waited for nothing but processes, events and timers outside of
     /// it, 0..1: the delays of those are not seen. `None` if the source does not have it.
     pub outside: Option<f64>,
+    /// Whom outside of it it waited for, and how long those were kept from a CPU meanwhile, those first for
+    /// which it waited longest; `None` if not known.
+    pub servers: Option<Vec<Server>>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
     /// The kind of that reason.
@@ -161,6 +164,8 @@ pub struct Estimates {
     pub so_far: Result<Estimate, CannotTell>,
     /// The share of its time in which it waited for somebody else's work, 0..1; `None` if unknown.
     pub outside: Option<f64>,
+    /// Whom it waited for; `None` if unknown.
+    pub servers: Option<Vec<Server>>,
 }
 
 impl Estimates {
@@ -168,7 +173,8 @@ impl Estimates {
     pub fn of(predictor: &Predictor) -> Estimates {
         let (now, so_far) =
             predictor.both().map_or_else(|e| (Err(e), Err(e)), |(now, so_far)| (Ok(now), Ok(so_far)));
-        Estimates { now, so_far, outside: predictor.outside() }
+        let servers = predictor.servers().map(<[Server]>::to_vec);
+        Estimates { now, so_far, outside: predictor.outside(), servers }
     }
 }
 
@@ -225,6 +231,7 @@ impl PredictReport {
             without_dedicated: None,
             without_dedicated_interval: None,
             outside: estimates.outside,
+            servers: estimates.servers.clone(),
             cannot_tell: estimate.as_ref().err().map(|why| match covers {
                 Covers::Run => cannot_tell_at_end(*why, elapsed_ns),
                 Covers::Present => cannot_tell(*why),
@@ -319,7 +326,8 @@ pub(crate) mod example {
             spin: Some("samples".into()),
             counters: false,
         };
-        let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside: Some(0.0) };
+        let estimates =
+            Estimates { now: estimate.clone(), so_far: estimate, outside: Some(0.0), servers: None };
         PredictReport::new(&meta, 1_000_000_000, &estimates, Covers::Present, &[])
     }
 }

@@ -85,6 +85,6 @@ impl PredictReport {
     /// that time.
     pub fn thin_out(&mut self) {
         (self.windows, self.culprits, self.unavailable) = Default::default();
-        self.spinning = None;
+        (self.spinning, self.servers) = (None, None);
     }
 }

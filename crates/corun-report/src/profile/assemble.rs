@@ -44,6 +44,7 @@ pub fn report(
             Subject::All => None,
         },
         lost: meta.lost,
+        servers: meta.servers.clone(),
         subject: subject_section(seen, subject, &names),
         tasks: subject_tasks(seen, subject, &names),
         tenants: seen.by_tenant.iter().map(|t| section(t, &names)).collect(),

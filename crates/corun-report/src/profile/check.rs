@@ -3,6 +3,7 @@
 
 use super::schema::{Account, Ledger, ProfileReport, SCHEMA};
 use super::waits;
+use corun_predict::Server;
 
 impl Ledger {
     /// The sum of the parts; a part that was not measured is inside another. Numbers from a file may
@@ -50,6 +51,7 @@ impl ProfileReport {
         for t in &self.others {
             ledger(&t.ledger, &format!("task {} ({})", t.tid, t.name), &mut wrong);
         }
+        self.servers.iter().flatten().for_each(|server| self::server(server, &mut wrong));
         waits::check(self.worst_waits.as_deref().unwrap_or_default(), self.window_ns, &mut wrong);
         for (i, s) in self.timeline.iter().enumerate() {
             ledger(&s.ledger, &format!("timeline part {i}"), &mut wrong);
@@ -70,6 +72,21 @@ impl ProfileReport {
 fn ledger(l: &Ledger, who: &str, wrong: &mut Vec<String>) {
     if l.sum_ns() != l.total_ns {
         wrong.push(format!("{who}: the parts sum to {} ns, the total is {} ns", l.sum_ns(), l.total_ns));
+    }
+}
+
+fn server(s: &Server, wrong: &mut Vec<String>) {
+    for [least, most] in [s.queued_ns, s.throttled_ns, s.held_ns] {
+        if least > most || most > s.waited_ns {
+            wrong.push(format!(
+                "server {}: {least} to {most} ns of {} ns waited for it",
+                s.tenant, s.waited_ns
+            ));
+        }
+    }
+    let charged = s.culprits.iter().map(|c| c.steal_ns).fold(s.unattributed_ns, u64::saturating_add);
+    if charged != s.queued_ns[1] {
+        wrong.push(format!("server {}: culprits explain {charged} ns of {} ns", s.tenant, s.queued_ns[1]));
     }
 }
 

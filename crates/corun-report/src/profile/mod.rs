@@ -10,6 +10,7 @@ pub use schema::{Host, LostTime, ProfileReport, SelfCost, Source, SCHEMA};
 
 use crate::words::count;
 use corun_model::{Machine, Observation, TenantId};
+use corun_predict::Server;
 use std::borrow::Cow;
 
 /// What a report needs beyond an observation.
@@ -33,6 +34,8 @@ pub struct ProfileMeta {
     pub self_cost: SelfCost,
     /// The loss of wall time; `None` if there is no subject, or it was not judged.
     pub lost: Option<LostTime>,
+    /// Whom outside of it the subject waited for; `None` if not known.
+    pub servers: Option<Vec<Server>>,
     /// Events that a trace had no room for; `None` if no trace was taken.
     pub trace_lost: Option<u64>,
     /// The longest waits for a CPU, longest first; `None` if nobody asked for them.
@@ -66,6 +69,7 @@ impl ProfileMeta {
             exit_status: None,
             self_cost: SelfCost::default(),
             lost: None,
+            servers: None,
             trace_lost: None,
             worst_waits: None,
             notes: Vec::new(),

@@ -7,6 +7,7 @@
 use super::waits::Wait;
 use corun_model::ledger::BlockReasons;
 use corun_model::{TakenBy, TenantKind, Unavailable};
+use corun_predict::Server;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the schema, the first field of every report.
@@ -46,6 +47,10 @@ pub struct ProfileReport {
     /// The subject's loss of wall time; `None` if not judged.
     #[serde(default)]
     pub lost: Option<LostTime>,
+    /// Whom outside of it the subject waited for, and how long those were kept from a CPU meanwhile, those
+    /// first for which it waited longest; `None` if not known.
+    #[serde(default)]
+    pub servers: Option<Vec<Server>>,
     /// The tenant asked about.
     pub subject: Section,
     /// The subject's tasks, most time lost first.

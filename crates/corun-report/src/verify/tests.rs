@@ -33,6 +33,7 @@ fn report(verdict: Ruling) -> VerifyReport {
         undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
         held: Some(0.0),
         outside: Some(0.0),
+        servers: None,
         cut_short: None,
         corunners_ns: 600_000_000,
         host_steal: Some(0.0),
@@ -55,6 +56,30 @@ fn a_clean_run_gets_one_sentence() {
         report(Ruling::Clean).sentence(),
         "clean: 0.4 % of its 4.00 s was lost to others (allowed: 2.0 %)"
     );
+}
+
+#[test]
+fn a_run_that_waited_for_a_starved_server_says_for_how_long_and_is_not_clean() {
+    let mut report = report(Ruling::Unclear);
+    (report.judged.doubt, report.judged.disturbance) = (Some(Doubt::Served), 0.004);
+    report.judged.outside = Some(0.96);
+    report.judged.servers = Some(vec![corun_predict::Server {
+        tenant: "redis.service".into(),
+        kind: "unit".into(),
+        waited_ns: 3_720_000_000,
+        queued_ns: [1_760_000_000, 1_880_000_000],
+        throttled_ns: [0, 0],
+        held_ns: [0, 0],
+        culprits: vec![],
+        unattributed_ns: 1_880_000_000,
+    }]);
+    assert_eq!(
+        report.sentence(),
+        "unclear: 0.4 % of its 4.00 s was lost to others, but those that it waited for were kept from a CPU (allowed: 2.0 %); \
+         it waited 96 % of its time for other processes, events or timers, 93 % for `redis.service`: others held the CPUs that \
+         those needed for between 44 and 47 % of its time, and corun cannot tell what else delayed those"
+    );
+    assert!(report.text().contains("nobody should disturb those that it waits for"));
 }
 
 #[test]

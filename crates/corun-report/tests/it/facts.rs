@@ -181,6 +181,7 @@ fn the_sentences_of_verify() {
         undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
         held: Some(0.0),
         outside: Some(0.0),
+        servers: None,
         cut_short: None,
         corunners_ns: 0,
         host_steal: Some(0.0),
@@ -415,7 +416,7 @@ fn the_sentences_of_predict() {
             _ if facts.starts_with("did not run") => None,
             _ => Some(0.0),
         };
-        let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside };
+        let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside, servers: None };
         (facts, corun_report::predict::line(&PredictReport::new(&meta, S, &estimates, Covers::Run, &[])))
     });
     insta::assert_snapshot!(table(said.collect()));

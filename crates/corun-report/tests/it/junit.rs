@@ -123,6 +123,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
         undisturbed_ns: 3_520_000_000,
         held: Some(0.0),
         outside: Some(0.0),
+        servers: None,
         cut_short: None,
         corunners_ns: 600_000_000,
         host_steal: None,

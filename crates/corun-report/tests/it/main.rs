@@ -5,6 +5,7 @@
 //! | `example` | the made-up machine that everything here looks at |
 //! | `contract` | the JSON schema: names, nulls, sums, reading back |
 //! | `facts` | what is said of facts, as a table: profile, verify and predict |
+//! | `servers` | what is said of those that a program waits for |
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
 //! | `page` | the HTML report |
@@ -25,6 +26,7 @@ mod modelled;
 mod page;
 mod screen;
 mod sentences;
+mod servers;
 mod steal;
 mod timeline;
 mod waits;

@@ -214,6 +214,7 @@ fn meta(seen: &Profiled, status: Option<ExitStatus>) -> ProfileMeta {
             layout: autogroups(&Root::new("/")).map(|on| notes::layout(on).to_owned()),
         },
         lost: seen.verdict.as_ref().map(lost),
+        servers: seen.verdict.as_ref().and_then(|verdict| verdict.servers.clone()),
         notes: all,
         ..ProfileMeta::new(Host::Live, source(seen.source), seen.description.as_str(), &seen.machine)
     }
