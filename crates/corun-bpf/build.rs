@@ -8,7 +8,7 @@ fn main() {
     // The header of the decisions in the kernel, which the modelled machine compiles, too.
     let decisions = std::env::var("DEP_CORUN_DECISIONS_INCLUDE").expect("corun-decisions says where it is");
     let include = format!("-I{decisions}");
-    for program in ["probe", "sched", "floor"] {
+    for program in ["probe", "births", "sched", "floor"] {
         SkeletonBuilder::new()
             .source(format!("src/bpf/{program}.bpf.c"))
             // v3 is the newest instruction set that clang 14 (Debian 12) supports.

@@ -1,9 +1,10 @@
 //! corun's BPF programs and the thin layer that loads them: the only crate that needs clang and libbpf.
 //!
 //! [`Probe`] loads `bpf/probe.bpf.c` and returns its records as they are; `corun-linux` interprets them for a
-//! ledger. [`Scheduler`] loads `bpf/sched.bpf.c`; `corun-linux` decides which knobs to set, too. The BPF C is
+//! ledger. [`Births`] loads `bpf/births.bpf.c`: who starts whom while the probe is loaded. [`Scheduler`] loads `bpf/sched.bpf.c`; `corun-linux` decides which knobs to set, too. The BPF C is
 //! GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
 
+mod births;
 mod config;
 pub mod layout;
 mod mapping;
@@ -13,6 +14,7 @@ mod scheduler;
 mod scheduler_exit;
 mod storage;
 
+pub use births::{Birth, Births};
 pub use config::Config;
 pub use probe::{Losses, Probe, ProbeError, ProgramCost};
 
@@ -27,6 +29,11 @@ pub use scheduler_exit::{Ending, SchedulerExit};
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+}
+
+#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod births_skel {
+    include!(concat!(env!("OUT_DIR"), "/births.skel.rs"));
 }
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -1,19 +1,13 @@
-//! Processes and all their descendants, even if some of them end. The children of an ended process get
-//! another parent, so only an earlier look knows them. So a family is scanned again and again while a probe
-//! is loaded, which takes a second.
+//! Processes and all their descendants, even if some of them end. The children of an ended process get another parent, so `/proc` does not
+//! tell any more whose they are. While a probe is loaded, which takes a second, somebody else may watch who starts whom
+//! ([`Births`](corun_bpf::Births)): then nobody who is started meanwhile is lost.
 //!
-//! Limit: a process that is created and orphaned between two scans is not found.
+//! Limit: a process whose parent has ended before the family is first looked at is none of its members.
 
 use crate::procfs;
 use crate::root::{ReadError, Root};
-use std::collections::BTreeMap;
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::thread::{scope, Builder};
-use std::time::{Duration, Instant};
-
-/// The pause between two scans: this long, or this many times the duration of a scan.
-const PAUSE: Duration = Duration::from_millis(20);
-const LOOKS: u32 = 10;
+use corun_bpf::Birth;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A family as it lives.
 #[derive(Clone, Debug)]
@@ -21,6 +15,8 @@ pub struct Family {
     root: Root,
     /// The live processes, and when each started, since numbers are reused.
     members: BTreeMap<u32, u64>,
+    /// All that have ever been members, unless their number is somebody else's now.
+    ever: BTreeSet<u32>,
     /// This process watches and is no member. The processes between it and a root are not either: they only
     /// wait for it.
     watching: Vec<u32>,
@@ -33,7 +29,12 @@ impl Family {
     /// [`ReadError`] when `/proc` cannot be read.
     pub fn of(root: &Root, pids: &[u32]) -> Result<Family, ReadError> {
         let watching = procfs::between(root, std::process::id(), pids);
-        let mut family = Family { root: root.clone(), members: BTreeMap::new(), watching };
+        let mut family = Family {
+            root: root.clone(),
+            members: BTreeMap::new(),
+            ever: pids.iter().copied().collect(),
+            watching,
+        };
         family.add(pids.iter().copied());
         family.look()?;
         Ok(family)
@@ -57,8 +58,24 @@ impl Family {
         for pid in pids {
             if let Ok(stat) = procfs::process_stat(&self.root, pid) {
                 self.members.entry(pid).or_insert(stat.start_ns);
+                self.ever.insert(pid);
             }
         }
+    }
+
+    /// Takes which processes were started since before the family was first looked at, in order. Those that a member has started are
+    /// members, whoever has ended since.
+    pub fn adopt(&mut self, births: &[Birth]) {
+        for &Birth { parent, child } in births {
+            let is_member =
+                self.ever.contains(&parent) || self.watching.iter().skip(1).any(|pid| *pid == parent);
+            if is_member && !self.watching.contains(&child) {
+                self.ever.insert(child);
+            } else {
+                self.ever.remove(&child);
+            }
+        }
+        self.add(self.ever.clone().into_iter());
     }
 
     /// The processes that lived at the last scan, by PID.
@@ -79,54 +96,52 @@ impl Family {
     }
 }
 
-/// Runs something slow, and scans families meanwhile. If this machine allows no new thread, nobody scans.
-pub fn watched_while<'a, T>(families: impl Iterator<Item = &'a mut Family>, work: impl FnOnce() -> T) -> T {
-    let mut families: Vec<&mut Family> = families.collect();
-    if families.is_empty() {
-        return work();
-    }
-    let (working, is_done) = channel::<()>();
-    let look = move || {
-        let mut pause = Duration::ZERO;
-        while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let began = Instant::now();
-            // A process that cannot be read now is read afterwards, and then an error matters.
-            let _ = families.iter_mut().try_for_each(|family| family.look());
-            pause = PAUSE.max(LOOKS * began.elapsed());
-        }
-    };
-    scope(|scope| {
-        let _ = Builder::new().spawn_scoped(scope, look);
-        // The handle is gone when the work is done or has failed.
-        let _working = working;
-        work()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("60").spawn().unwrap()
+    }
 
     #[test]
-    fn orphans_of_an_ended_process_stay_in_the_family_and_this_process_does_not_belong_to_it() {
+    fn whoever_a_member_has_started_is_one_even_if_all_between_have_ended() {
+        const GONE: u32 = u32::MAX - 1;
         let root = Root::new("/");
-        let mut parent = Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
-        let mut family = Family::of(&root, &[parent.id()]).unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
-        while family.pids().count() < 2 && Instant::now() < until {
+        let (mut founder, mut orphan, mut other) = (sleeper(), sleeper(), sleeper());
+        let born = |parent, child| Birth { parent, child };
+        for (births, is_orphan_found) in [
+            (vec![], false),
+            (vec![born(founder.id(), orphan.id())], true),
+            (vec![born(founder.id(), GONE), born(GONE, orphan.id())], true),
+            (vec![born(GONE, orphan.id()), born(founder.id(), GONE)], false),
+            (vec![born(founder.id(), GONE), born(1, GONE), born(GONE, orphan.id())], false),
+            (vec![born(founder.id(), orphan.id()), born(1, orphan.id())], false),
+        ] {
+            let mut family = Family::of(&root, &[founder.id()]).unwrap();
+            family.adopt(&births);
             family.look().unwrap();
+            let found: Vec<u32> = family.pids().collect();
+            assert_eq!(found.contains(&orphan.id()), is_orphan_found, "{births:?}: {found:?}");
+            assert!(found.contains(&founder.id()) && !found.contains(&other.id()), "{births:?}: {found:?}");
         }
-        let child = family.pids().find(|pid| *pid != parent.id()).expect("the shell has started it");
-        watched_while([&mut family].into_iter(), || {
-            parent.kill().unwrap();
-            parent.wait().unwrap();
-        });
+        for child in [&mut founder, &mut orphan, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_has_ended_is_no_member_and_neither_is_this_process() {
+        let root = Root::new("/");
+        let mut child = sleeper();
+        let mut family = Family::of(&root, &[child.id()]).unwrap();
+        assert_eq!(family.tasks(), [child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
         family.look().unwrap();
-        assert_eq!(family.pids().collect::<Vec<_>>(), [child]);
-        assert_eq!(family.tasks(), [child]);
-        // SAFETY: plain numbers; the test has started the process.
-        unsafe { libc::kill(child as i32, libc::SIGKILL) };
+        assert_eq!(family.pids().count(), 0);
         let own = Family::of(&root, &[std::os::unix::process::parent_id()]).unwrap();
         assert!(own.pids().all(|pid| pid != std::process::id()));
     }

@@ -82,6 +82,8 @@ pub struct LiveHost {
     cpus: Cpus,
     machine_reader: MachineReader,
     losses: Losses,
+    /// Births that nobody saw before the first window: members of families may be missing.
+    births_lost: u64,
     traces: Traces,
     wants_trace: bool,
     recorder: Option<Recorder>,
@@ -100,10 +102,10 @@ impl LiveHost {
         if let Some(mismatch) = namespaces::mismatch(root) {
             return Err(LiveError::OtherNamespace(mismatch.why));
         }
+        let families = Families::of(root, &options.subject, &options.tenants)?;
         let machine = topology::read_machine(root)?;
         let config = config(root, &machine, &options);
-        let mut families = Families::of(root, &options.subject, &options.tenants)?;
-        let probe = families.watched_while(|| Probe::start(&config, now_ns))?;
+        let probe = Probe::start(&config, now_ns)?;
         let mut tenancy = Tenancy::new(root);
         let mut group_of_subject = None;
         let mut subject_tenant = tenancy.watch_cgroup(&options.subject);
@@ -132,6 +134,7 @@ impl LiveHost {
             cpus: Cpus::default(),
             machine_reader: MachineReader::new(root),
             losses: Losses::default(),
+            births_lost: 0,
             traces: Traces::default(),
             wants_trace: options.trace_bytes > 0,
             recorder: None,
@@ -143,9 +146,10 @@ impl LiveHost {
             host.recorder = Some(Recorder::new(host.online(), isolated(root), now_ns()));
             host.probe.record(group);
         }
-        host.assign(families)?;
+        let births_lost = host.assign(families)?;
         host.learn_all();
         host.observe_window();
+        host.births_lost = births_lost;
         host.traces.take(0);
         Ok(host)
     }
@@ -455,6 +459,7 @@ impl LiveHost {
         window.loss.untracked_tasks += losses.untracked_tasks - self.losses.untracked_tasks;
         window.loss.events += losses.groups - self.losses.groups + losses.pairs - self.losses.pairs;
         self.losses = losses;
+        window.loss.events += std::mem::take(&mut self.births_lost);
         window.tasks.sort_by_key(|t| (t.id, t.born_ns));
         Observation {
             start_ns: window.start_ns,

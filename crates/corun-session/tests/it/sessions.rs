@@ -7,7 +7,6 @@ use corun_session::end::Ended;
 use corun_session::{
     ControlOptions, Error, Plan, Profile, ProfileOptions, Stop, Target, Verify, VerifyOptions,
 };
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
@@ -61,35 +60,6 @@ fn a_profile_ends_when_its_time_is_up_and_its_windows_sum_to_the_whole() {
     let subject = seen.subject.unwrap();
     let own = seen.whole.by_tenant.iter().find(|t| t.id == subject).unwrap();
     assert!(own.account.ledger.on_cpu_ns() > 0, "it was busy");
-}
-
-/// A process that ends when its group is killed, with everything that it has started.
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // SAFETY: a signal to a group that this process made, whose leader has not been waited for.
-        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn an_orphan_of_a_process_that_ends_while_it_is_armed_belongs_to_the_subject() {
-    // Its child comes later, has a child in turn, and ends, too.
-    let script = "sleep .1; (sh -c 'while :; do :; done' & sleep .2) & sleep .1";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).process_group(0);
-    let parent = Group(command.spawn().unwrap());
-    thread::sleep(Duration::from_millis(30));
-    let options = ProfileOptions { length_ns: Some(300_000_000), ..ProfileOptions::default() };
-    let target = Target::Processes(vec![parent.0.id()]);
-    let Some(mut profile) = started(Profile::start(&target, &options, &Stop::new())) else { return };
-    profile.by_ref().for_each(|window| drop(window.unwrap()));
-    let seen = profile.finish().unwrap();
-    let own = seen.whole.by_tenant.iter().find(|t| Some(t.id) == seen.subject);
-    assert!(own.is_some_and(|own| own.account.ledger.on_cpu_ns() > 0), "{own:?}");
-    assert_eq!(seen.ended, Ended::TimeIsUp);
 }
 
 #[test]

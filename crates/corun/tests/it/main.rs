@@ -7,6 +7,7 @@
 //! | `contract` | the field names of every JSON that is documented |
 //! | `generate` | the man page and completions |
 //! | `helm` | the Helm chart against the types of Kubernetes |
+//! | `orphans` | processes whose parents end while corun loads its probe |
 //! | `packages` | what `make package` makes, installed and removed |
 //! | `pipes` | what becomes of a run whose output nobody reads |
 //! | `places` | flags that name files and folders, given what is none |
@@ -30,6 +31,7 @@ mod bench;
 mod contract;
 mod generate;
 mod helm;
+mod orphans;
 mod packages;
 mod pipes;
 mod places;

@@ -2,25 +2,28 @@
 //! Their tasks are put into groups of their own, which their children inherit.
 
 use super::{LiveError, LiveHost};
-use crate::family::{watched_while, Family};
+use crate::family::Family;
 use crate::naming::TenantName;
 use crate::procfs;
 use crate::root::{ReadError, Root};
 use crate::target::{self, Subject};
 use corun_bpf::layout::group;
+use corun_bpf::Births;
 
 /// The families that the user named.
 pub(super) struct Families {
     subject: Option<Family>,
-    /// Whether the subject is a command that has not begun: then none of its tasks comes or goes.
-    is_held: bool,
+    /// Who has started whom since before they were looked at; `None`: nobody of them can come or go, or the kernel does not tell.
+    births: Option<Births>,
     tenants: Vec<(Family, TenantName)>,
 }
 
 impl Families {
-    /// The subject's family, and those founded by these processes.
+    /// The subject's family, and those founded by these processes. A process that ends from now on leaves nobody behind who is not
+    /// known.
     pub(super) fn of(root: &Root, subject: &Subject, tenants: &[u32]) -> Result<Families, ReadError> {
-        let is_held = matches!(subject, Subject::Command { .. });
+        let is_alive = matches!(subject, Subject::Processes { .. }) || !tenants.is_empty();
+        let births = is_alive.then(Births::watch).flatten();
         let subject = match subject {
             Subject::Command { pid, .. } => Some(Family::of(root, &[*pid])?),
             Subject::Processes { roots, .. } => Some(Family::of(root, roots)?),
@@ -28,13 +31,7 @@ impl Families {
         };
         let tenants = target::families(root, tenants).into_iter();
         let tenants = tenants.map(|(pid, name)| Family::of(root, &[pid]).map(|family| (family, name)));
-        Ok(Families { subject, is_held, tenants: tenants.collect::<Result<_, _>>()? })
-    }
-
-    /// Does something, and meanwhile watches which processes end and which children they leave behind.
-    pub(super) fn watched_while<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let tenants = self.tenants.iter_mut().map(|(family, _)| family);
-        watched_while(self.subject.iter_mut().filter(|_| !self.is_held).chain(tenants), work)
+        Ok(Families { subject, births, tenants: tenants.collect::<Result<_, _>>()? })
     }
 }
 
@@ -53,17 +50,18 @@ impl LiveHost {
     }
 
     /// Puts the tasks of families into their groups, and those of the subject into its group, including
-    /// everything that they start from now on.
-    pub(super) fn assign(&mut self, families: Families) -> Result<(), LiveError> {
+    /// everything that they start from now on. Returns how many births nobody saw: members may be missing.
+    pub(super) fn assign(&mut self, families: Families) -> Result<u64, LiveError> {
         // The outer ones first: a task in two families belongs to the inner one.
         for (family, name) in families.tenants {
             let group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
             self.tenancy.assign(group, name);
-            self.assign_family(family, group)?;
+            self.assign_family(family, families.births.as_ref(), group)?;
         }
-        let Some(group) = self.group_of_subject else { return Ok(()) };
+        let births_lost = families.births.as_ref().map_or(0, Births::lost);
+        let Some(group) = self.group_of_subject else { return Ok(births_lost) };
         if let Some(family) = families.subject {
-            self.assign_family(family, group)?;
+            self.assign_family(family, families.births.as_ref(), group)?;
         }
         if let Subject::Vm { vcpus, io, .. } = self.subject.clone() {
             if let Some(io_name) = self.subject.io_tenant() {
@@ -76,17 +74,23 @@ impl LiveHost {
                 }
             }
         }
-        Ok(())
+        Ok(births_lost)
     }
 
-    /// Puts a family into a group. It repeats until a pass finds no new task, since a task may fork between
-    /// being listed and being assigned.
-    fn assign_family(&self, mut family: Family, group: u32) -> Result<(), LiveError> {
+    /// Puts a family into a group, with those that were born since it was looked at. It repeats until a pass finds no
+    /// new task, since a task may fork between being listed and being assigned.
+    fn assign_family(
+        &self,
+        mut family: Family,
+        births: Option<&Births>,
+        group: u32,
+    ) -> Result<(), LiveError> {
         let mut known = 0;
         for tid in family.tasks_in_between() {
             self.probe.assign_heirs(tid, group);
         }
         for _ in 0..5 {
+            births.iter().for_each(|births| family.adopt(&births.so_far()));
             family.look()?;
             let tids = family.tasks();
             for &tid in &tids {
