@@ -4,17 +4,20 @@
 //! co-runners. Where a replay knows that somebody only waited for that limit, the run has lost what the work was behind; where none
 //! does, as of a shell that sleeps and then kills, nothing is known to be lost, and yet the run is not clean.
 //!
-//! So has a thread that computes until another of its process, which has slept for as long, tells it to stop: a benchmark of a fixed time. Nobody
-//! logs flags. What shows is that it ends as soon as that sleep is over.
+//! So has a task that computes until another of its process, or of one that has started it, has slept for as long and tells it to stop: a benchmark
+//! of a fixed time. Nobody logs flags. What shows is that it ends as soon as that sleep is over, and that nobody sleeps on: who looks again
+//! and again whether others are done sleeps when they are. The sleep may have been called in pieces, and for any kind of timer: also a wait
+//! without a limit that a timer's interrupt ends, as of a `timerfd` or a signal.
 //!
 //! Of what sleeps for times of its own, what was taken may have come out of that, so it is not told.
 //!
-//! Limit: it is known where a run log is kept.
+//! Limits: it is known where a run log is kept. A timer's signal to a task that computes is in no log, so a single thread that computes until an
+//! alarm is not told.
 
 use crate::definitions::NEARLY_ALL;
 use crate::loss::{has_spare, SLOT_NS};
 use crate::useful_work::Window;
-use corun_model::run_log::{Event, Left, RunLog, Waker, What};
+use corun_model::run_log::{Event, For, Left, RunLog, Waker, What};
 use corun_model::{Observation, TaskId, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +25,8 @@ use std::sync::Arc;
 
 /// Limit: so many that were ended are remembered.
 const MOST: usize = 10_000;
+/// Limit: as far up it is looked who has started a process.
+const MOST_GENERATIONS: usize = 16;
 
 /// What ended something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,27 +66,60 @@ pub(crate) struct Ended {
     ended: BTreeMap<TaskId, (CutBy, Option<Arc<str>>)>,
     /// When tasks were born, and in which process.
     born: BTreeMap<TaskId, (u64, u32)>,
-    /// Since when they sleep, and until when they want to.
-    asleep: BTreeMap<TaskId, [u64; 2]>,
-    /// By process: the last sleep that was over, of those at about the same time the longest.
-    slept: BTreeMap<u32, Slept>,
+    /// Who has started a process.
+    founders: BTreeMap<u32, u32>,
+    sleepers: BTreeMap<TaskId, Sleeper>,
+    /// The last sleep of each that was over, by process.
+    slept: BTreeMap<(u32, TaskId), Slept>,
+}
+
+/// A task that sleeps now and then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sleeper {
+    /// Since when it has slept nearly all the time, and for how long in all.
+    from_ns: u64,
+    slept_ns: u64,
+    /// Until when it wants to sleep, if it falls asleep next.
+    deadline_ns: Option<u64>,
+    /// Since when it sleeps, and at least until when.
+    asleep_ns: Option<[u64; 2]>,
+}
+
+impl Sleeper {
+    /// It falls asleep.
+    fn sleeps(&mut self, until_ns: u64, now_ns: u64) {
+        if (self.slept_ns as f64) < NEARLY_ALL * now_ns.saturating_sub(self.from_ns) as f64 {
+            (self.from_ns, self.slept_ns) = (now_ns, 0);
+        }
+        self.asleep_ns = Some([now_ns, until_ns]);
+    }
+
+    /// It is woken, by a timer or not. Since when it has slept if its time was over.
+    fn wakes(&mut self, is_timer: bool, now_ns: u64) -> Option<u64> {
+        let [since_ns, until_ns] = self.asleep_ns.take()?;
+        if !is_timer || now_ns < until_ns {
+            *self = Sleeper::default();
+            return None;
+        }
+        self.slept_ns += now_ns.saturating_sub(since_ns);
+        Some(self.from_ns)
+    }
 }
 
 /// A sleep that was over.
 #[derive(Clone, Copy, Debug)]
 struct Slept {
-    by: TaskId,
     from_ns: u64,
     until_ns: u64,
 }
 
 impl Slept {
     /// Whether a task that was born then and ends now has lived for as long as this took.
-    fn ends(&self, task: TaskId, born_ns: u64, now_ns: u64) -> bool {
+    fn ends(&self, born_ns: u64, now_ns: u64) -> bool {
         let soon = self.until_ns..=self.until_ns + SLOT_NS;
         let meanwhile_ns = self.until_ns.saturating_sub(born_ns.max(self.from_ns));
         let lived_ns = now_ns.saturating_sub(born_ns);
-        task != self.by && soon.contains(&now_ns) && meanwhile_ns as f64 >= NEARLY_ALL * lived_ns as f64
+        soon.contains(&now_ns) && meanwhile_ns as f64 >= NEARLY_ALL * lived_ns as f64
     }
 }
 
@@ -105,34 +143,43 @@ impl Ended {
     fn take(&mut self, &Event { t_ns, task, what }: &Event) {
         match what {
             // Whoever had that number before is another.
-            What::Born { process, .. } => {
+            What::Born { process, parent } => {
                 self.ended.remove(&task);
+                self.sleepers.remove(&task);
                 if self.born.len() < MOST {
                     self.born.insert(task, (t_ns, process));
+                    if process == task.0 {
+                        self.founders.insert(process, self.process_of(parent));
+                    }
                 }
             }
             What::SleepsUntil { deadline_ns, .. } => {
-                self.asleep.insert(task, [t_ns, deadline_ns]);
+                self.sleeper(task).deadline_ns = Some(deadline_ns);
+            }
+            What::Leaves(Left::Waits(what)) => {
+                // A timer that is no limit of the wait may end these.
+                let is_open = matches!(what, For::Poll | For::Pipe | For::Other);
+                let sleeper = self.sleeper(task);
+                match sleeper.deadline_ns.take().or(is_open.then_some(0)) {
+                    Some(until_ns) => sleeper.sleeps(until_ns, t_ns),
+                    None => *sleeper = Sleeper::default(),
+                }
             }
             What::Woken(waker) => {
-                let over = self.asleep.remove(&task).filter(|_| waker == Waker::Interrupt);
-                if let Some([from_ns, _]) = over.filter(|[_, deadline_ns]| t_ns >= *deadline_ns) {
-                    let process = self.born.get(&task).map_or(task.0, |(_, process)| *process);
+                let sleeper = self.sleepers.get_mut(&task);
+                let over = sleeper.and_then(|sleeper| sleeper.wakes(waker == Waker::Interrupt, t_ns));
+                if let Some(from_ns) = over {
                     if self.slept.len() >= MOST {
                         self.slept.clear();
                     }
-                    let slept = Slept { by: task, from_ns, until_ns: t_ns };
-                    let last = self.slept.entry(process).or_insert(slept);
-                    if t_ns > last.until_ns + SLOT_NS || from_ns < last.from_ns {
-                        *last = slept;
-                    }
+                    self.slept.insert((self.process_of(task), task), Slept { from_ns, until_ns: t_ns });
                 }
             }
             What::Leaves(left @ (Left::Killed | Left::Ended)) => {
-                let (born, _) = (self.born.remove(&task), self.asleep.remove(&task));
-                let is_told = born.is_some_and(|(born_ns, process)| {
-                    self.slept.get(&process).is_some_and(|slept| slept.ends(task, born_ns, t_ns))
-                });
+                self.sleepers.remove(&task);
+                let is_told = self.born.get(&task).is_some_and(|born| self.is_told(task, *born, t_ns));
+                self.born.remove(&task);
+                self.founders.remove(&task.0);
                 let by = match left {
                     Left::Killed => CutBy::Signal,
                     _ if is_told => CutBy::Timer,
@@ -145,6 +192,34 @@ impl Ended {
             }
             _ => {}
         }
+    }
+
+    fn sleeper(&mut self, task: TaskId) -> &mut Sleeper {
+        if self.sleepers.len() >= MOST {
+            self.sleepers.clear();
+        }
+        self.sleepers.entry(task).or_default()
+    }
+
+    /// The process of a task.
+    fn process_of(&self, task: TaskId) -> u32 {
+        self.born.get(&task).map_or(task.0, |(_, process)| *process)
+    }
+
+    /// Whether a task that was born then and ends now was told so by one that had slept for as long: of its process, or of one that has
+    /// started it.
+    fn is_told(&self, task: TaskId, (born_ns, process): (u64, u32), now_ns: u64) -> bool {
+        let founder =
+            |process: &u32| self.founders.get(process).copied().filter(|founder| founder != process);
+        let processes = std::iter::successors(Some(process), founder).take(MOST_GENERATIONS);
+        let sleeps_on = |by: &TaskId| {
+            let asleep_ns = self.sleepers.get(by).and_then(|sleeper| sleeper.asleep_ns);
+            asleep_ns.is_some_and(|[_, until_ns]| until_ns > now_ns)
+        };
+        let of = |process| self.slept.range((process, TaskId(0))..=(process, TaskId(u32::MAX)));
+        processes
+            .flat_map(of)
+            .any(|((_, by), slept)| *by != task && slept.ends(born_ns, now_ns) && !sleeps_on(by))
     }
 
     /// The one from which most was taken of a run that was this in all; of those from which as much was, the one that lived longest.
@@ -238,34 +313,101 @@ mod tests {
         assert_eq!(killed.worst(&whole(&[(2, 10.0, 5.0)])), None);
     }
 
-    #[test]
-    fn who_computes_until_a_sibling_has_slept_for_as_long_was_ended_by_that_sleep() {
+    /// What is said of task 2, which ends at `ends_ms` after others had taken half of its time. It is of process `process`, which the
+    /// first task of process 1 has started; the other events are those of tasks of process 1, by their time in milliseconds.
+    fn told(process: u32, ends_ms: u64, events: &[(u64, u32, What)]) -> Option<CutShort> {
         let ms = 1_000_000;
-        let told = |slept_ms: u64, ends_ms: u64, process: u32| {
-            let at = |t_ms: u64, task, what| Event { t_ns: t_ms * ms, task: TaskId(task), what };
-            let until = What::SleepsUntil { deadline_ns: (1 + slept_ms) * ms, as_length: true };
-            let events = vec![
-                at(0, 2, What::Born { parent: TaskId(1), process }),
-                at(1, 1, until),
-                at(1 + slept_ms, 1, What::Woken(Waker::Interrupt)),
-                at(ends_ms, 2, What::Leaves(Left::Ended)),
-                at(ends_ms, 1, What::Leaves(Left::Ended)),
-            ];
-            let mut ended = Ended::default();
-            ended.push(&RunLog { events, ..RunLog::default() });
-            let s = |life: u64| Spent {
-                life_ns: (life * ms) as f64,
-                stolen_ns: (life * ms / 2) as f64,
-                ..Spent::default()
-            };
-            let tasks = [(TaskId(1), Spent { stolen_ns: 0.0, ..s(ends_ms) }), (TaskId(2), s(ends_ms))];
-            ended.worst(&Window { tasks: tasks.into(), ..Window::default() })
+        let born = |process| What::Born { parent: TaskId(1), process };
+        let own = [(0, 2, born(process)), (0, 3, born(1)), (ends_ms, 2, What::Leaves(Left::Ended))];
+        let mut all: Vec<(u64, u32, What)> = own.iter().chain(events).copied().collect();
+        all.sort_by_key(|(at_ms, ..)| *at_ms);
+        let event =
+            |&(at_ms, task, what): &(u64, u32, What)| Event { t_ns: at_ms * ms, task: TaskId(task), what };
+        let mut ended = Ended::default();
+        ended.push(&RunLog { events: all.iter().map(event).collect(), ..RunLog::default() });
+        let life_ns = (ends_ms * ms) as f64;
+        let spent = Spent { life_ns, stolen_ns: life_ns / 2.0, ..Spent::default() };
+        ended.worst(&Window { tasks: [(TaskId(2), spent)].into(), ..Window::default() })
+    }
+
+    /// A task sleeps in one system call, with a limit or without, until an interrupt ends that.
+    fn sleeps(task: u32, what: For, limit: bool, [from_ms, until_ms]: [u64; 2]) -> Vec<(u64, u32, What)> {
+        let until = What::SleepsUntil { deadline_ns: until_ms * 1_000_000, as_length: true };
+        let asleep = [
+            (from_ms, task, What::Leaves(Left::Waits(what))),
+            (until_ms, task, What::Woken(Waker::Interrupt)),
+        ];
+        limit.then_some((from_ms, task, until)).into_iter().chain(asleep).collect()
+    }
+
+    #[test]
+    fn who_computes_until_another_has_slept_for_as_long_was_ended_by_that_sleep() {
+        let one = |what, limit, until_ms| sleeps(1, what, limit, [1, until_ms]);
+        let pieces = |step: u64, pause: u64, until: u64| {
+            let starts = (1..until).step_by((step + pause) as usize);
+            starts.flat_map(move |from| sleeps(1, For::Sleep, true, [from, from + step])).collect::<Vec<_>>()
         };
-        let cut = told(1_000, 1_010, 1).expect("it was told to stop");
-        assert_eq!((cut.by, cut.after_ns, cut.taken), (CutBy::Timer, 1_010 * ms, 0.5));
-        assert_eq!(told(1_000, 1_300, 1), None, "it went on");
-        assert_eq!(told(500, 1_300, 1), None, "it went on for longer");
-        assert_eq!(told(1_000, 900, 1), None, "it had ended before");
-        assert_eq!(told(1_000, 1_010, 2), None, "another process");
+        let naps = |task: u32| {
+            let nap = |ms| sleeps(task, For::Sleep, true, [ms, ms + 10]);
+            (1..1_100).step_by(10).flat_map(nap).collect::<Vec<_>>()
+        };
+        let waits_on = |mut events: Vec<(u64, u32, What)>, at_ms| {
+            events.push((at_ms, 1, What::Leaves(Left::Waits(For::Futex(64)))));
+            events
+        };
+        let woken = vec![
+            (1, 1, What::Leaves(Left::Waits(For::Pipe))),
+            (1_001, 1, What::Woken(Waker::Task(TaskId(9)))),
+        ];
+        for (facts, events, ends_ms, processes) in [
+            (
+                "one sleep, and it waits for its thread",
+                waits_on(one(For::Sleep, true, 1_001), 1_002),
+                1_010,
+                &[1, 2][..],
+            ),
+            ("a lock's limit", one(For::Futex(64), true, 1_001), 1_010, &[1, 2]),
+            ("a poll's limit", one(For::Poll, true, 1_001), 1_010, &[1, 2]),
+            ("a timerfd that is read", one(For::Pipe, false, 1_001), 1_010, &[1, 2]),
+            ("a timerfd that is polled", one(For::Poll, false, 1_001), 1_010, &[1, 2]),
+            ("an alarm while it pauses", one(For::Other, false, 1_001), 1_010, &[1, 2]),
+            (
+                "and another thread looks around",
+                [one(For::Sleep, true, 1_001), naps(3)].concat(),
+                1_010,
+                &[1, 2],
+            ),
+            ("another thread slept", sleeps(3, For::Sleep, true, [1, 1_001]), 1_010, &[1, 2]),
+            ("in ten pieces", pieces(100, 1, 1_000), 1_015, &[1, 2]),
+            ("in a thousand pieces", pieces(1, 0, 1_000), 1_010, &[1, 2]),
+            ("it works half of the time in between", pieces(50, 50, 1_000), 960, &[]),
+            ("it looks whether others are done", pieces(100, 0, 1_100), 1_045, &[]),
+            ("it went on", one(For::Sleep, true, 1_001), 1_300, &[]),
+            ("it went on for longer", one(For::Sleep, true, 501), 1_300, &[]),
+            ("it had ended before", one(For::Sleep, true, 1_001), 900, &[]),
+            ("a lock without a limit", one(For::Futex(64), false, 1_001), 1_010, &[]),
+            ("somebody sent something", woken, 1_010, &[]),
+            ("a device was done", one(For::Device, false, 1_001), 1_010, &[]),
+        ] {
+            for process in [1, 2] {
+                let found = told(process, ends_ms, &events);
+                assert_eq!(
+                    found.is_some(),
+                    processes.contains(&process),
+                    "{facts}, process {process}: {found:?}"
+                );
+                assert!(found.is_none_or(|cut| cut.by == CutBy::Timer && cut.taken == 0.5), "{facts}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sleep_of_a_process_that_has_started_neither_ends_nothing() {
+        let stranger = |task| {
+            let born = (0, task, What::Born { parent: TaskId(77), process: task });
+            [vec![born], sleeps(task, For::Sleep, true, [1, 1_001])].concat()
+        };
+        assert_eq!(told(1, 1_010, &stranger(50)), None);
+        assert_eq!(told(2, 1_010, &stranger(50)), None);
     }
 }
