@@ -46,7 +46,7 @@ rezolus_sees() {
     "$rezolus" "$work/rezolus.toml" >/dev/null 2>&1 &
     local tool=$!
     sleep 3
-    curl -s http://127.0.0.1:4241/metrics/json | grep -q scheduler_runqueue
+    curl -s 127.0.0.1:4241/metrics/json | grep -q scheduler_runqueue
     local found=$?
     kill -TERM "$tool" 2>/dev/null || true
     wait "$tool" 2>/dev/null || true
