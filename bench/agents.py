@@ -256,7 +256,7 @@ def of_tools(rows):
         for kind in ["scrape", "zipped"]:
             if kind in of[0]:
                 found |= {f"{key}.{kind}": f"{1e3 * middle(kind):.1f} ms", f"{key}.{kind}.p90": f"{1e3 * middle(kind + '_p90'):.1f} ms",
-                          f"{key}.{kind}.bytes": f"{middle(kind + '_bytes') / 1e6:.2f} MB"}
+                          f"{key}.{kind}.bytes": f"{middle(kind + '_bytes') / 1e3:,.0f} kB"}
         lines.append([name, found[f"{key}.cpu"], found[f"{key}.cpu.most"], found[f"{key}.memory"], found[f"{key}.maps"],
                       *(found.get(f"{key}.{what}", "-") for what in ["scrape", "scrape.p90", "scrape.bytes", "zipped", "zipped.p90", "zipped.bytes"])])
     found["rounds"] = max(sum(row["tool"] == name for row in rows["watched"]) for name in {row["tool"] for row in rows["watched"]})
