@@ -1,4 +1,6 @@
 //! `corun agent` as an operator runs it: scraped, reloaded, stopped, killed, misconfigured; and read back.
+//!
+//! One file because all of it is one program from outside, and the tests share its victims and culprits.
 
 mod serving;
 
@@ -10,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// An endless script with the given name, on the first CPU.
+/// An endless script with the given name, on the given CPU.
 struct Loop(Child);
 
 impl Drop for Loop {
@@ -21,13 +23,20 @@ impl Drop for Loop {
 }
 
 impl Loop {
-    fn start(folder: &Path, name: &str) -> Loop {
+    fn start(cpu: usize, folder: &Path, name: &str) -> Loop {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         let path = folder.join(name);
         fs::write(&path, "#!/bin/sh\nwhile :; do :; done\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Loop(Command::new("taskset").args(["-c", "0"]).arg(path).process_group(0).spawn().unwrap())
+        Loop(
+            Command::new("taskset")
+                .args(["-c", &cpu.to_string()])
+                .arg(path)
+                .process_group(0)
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -55,8 +64,8 @@ fn the_culprits_of_a_victim_are_scraped_and_read_back_from_the_ring() {
         format!("window = \"500ms\"\nmax-tenants = {most}\n[ring]\nfolder = {ring:?}\nsize = \"16MiB\"\ninterval = \"1s\"\n")
     };
     fs::write(&config, text(500)).unwrap();
-    let _hurt = Loop::start(folder.path(), "agent-victim");
-    let _hurts = Loop::start(folder.path(), "agent-culprit");
+    let _hurt = Loop::start(0, folder.path(), "agent-victim");
+    let _hurts = Loop::start(0, folder.path(), "agent-culprit");
     let agent = Agent::start(&["--config", config.to_str().unwrap()]);
     let of_both = ["victim=\"agent-victim\"", "culprit=\"agent-culprit\""];
     agent.until("the blame", |a| (a.sum("corun_blame_seconds_total", &of_both) > 1.0).then_some(()));
@@ -288,7 +297,8 @@ fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
     }
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("corun");
-    fs::copy(cargo_bin("corun"), &binary).unwrap();
+    // If this process made the copy, a child of another test could have it open for writing, so that nobody can execute it.
+    assert!(Command::new("cp").arg(cargo_bin("corun")).arg(&binary).status().unwrap().success());
     let open = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -469,8 +479,10 @@ fn a_real_prometheus_of_three_agents_answers_who_hurt_a_tenant_now_and_at_a_past
         return println!("skipped: culprits cannot be seen here");
     }
     let folder = tempfile::tempdir().unwrap();
-    let _hurt = Loop::start(folder.path(), "scraped-victim");
-    let hurts = Loop::start(folder.path(), "scraped-culprit");
+    // Not on the CPU of the other tests, which want their own loops among the worst.
+    let last = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
+    let _hurt = Loop::start(last, folder.path(), "scraped-victim");
+    let hurts = Loop::start(last, folder.path(), "scraped-culprit");
     let agents = ["first", "second", "third"].map(|name| {
         let ring = folder.path().join(name);
         Agent::start(&["--ring", ring.to_str().unwrap()])
@@ -495,7 +507,7 @@ fn a_real_prometheus_of_three_agents_answers_who_hurt_a_tenant_now_and_at_a_past
     );
     fs::write(&file, config).unwrap();
     let prometheus = Command::new("prometheus")
-        .arg("--enable-feature=native-histograms")
+        .arg("--enable-feature=native-histograms,exemplar-storage")
         .arg(format!("--config.file={}", file.display()))
         .arg(format!("--storage.tsdb.path={}", folder.path().join("tsdb").display()))
         .arg(format!("--web.listen-address={server}"))
@@ -531,6 +543,14 @@ fn a_real_prometheus_of_three_agents_answers_who_hurt_a_tenant_now_and_at_a_past
         answer.split("=> ").nth(1)?.split(' ').next()?.parse::<f64>().ok().filter(|s| s.is_finite())
     });
     assert!(half > 1e-4 && half < 1.0, "half of the waits were shorter than {half} s");
+    // An exemplar names a thread that waited for long, and its main culprit: another one, if the machine has other work.
+    let wanted = ["\"thread\":\"scraped-victim\"", "\"culprit\":\""];
+    agent.until("an exemplar", |_| {
+        let now = jiff::Timestamp::now().as_second();
+        let query = format!("query=corun_wait_seconds&start={}&end={}", now - 300, now + 5);
+        let (_, found) = get(&server, &format!("/api/v1/query_exemplars?{query}"));
+        found.split("\"value\"").any(|one| wanted.iter().all(|word| one.contains(word))).then_some(())
+    });
 
     // The question is about last night.
     let then = jiff::Timestamp::now().to_string();
@@ -548,8 +568,8 @@ fn tests_of_a_past_run_are_judged_by_what_the_ring_kept() {
     let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));
     fs::write(&config, format!("[ring]\nfolder = {ring:?}\ninterval = \"1s\"\n")).unwrap();
     let agent = Agent::start(&["--config", config.to_str().unwrap()]);
-    let hurt = Loop::start(folder.path(), "judged-tests");
-    let hurts = Loop::start(folder.path(), "judged-culprit");
+    let hurt = Loop::start(0, folder.path(), "judged-tests");
+    let hurts = Loop::start(0, folder.path(), "judged-culprit");
     let written = |agent: &Agent| agent.sum("corun_ring_intervals_written_total", &[]);
     let begin = written(&agent);
     agent.until("a window with both", |a| (written(a) >= begin + 2.0).then_some(()));

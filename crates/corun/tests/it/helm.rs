@@ -55,6 +55,7 @@ fn kubernetes_accepts_every_manifest_of_the_chart_and_a_wrong_one_is_noticed() {
         "",
         "podMonitor.enabled=true",
         "config.ring.enabled=false",
+        "seccompProfile.type=Unconfined",
         "config.otlp.enabled=true,config.otlp.url=http://collector:4318",
         "priorityClassName=system-node-critical,nodeSelector.disk=ssd,port=9000,image.tag=1",
     ];
