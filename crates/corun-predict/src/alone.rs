@@ -115,11 +115,6 @@ pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
     Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.likely(hints))
 }
 
-/// The slowdown of a window with as much induced waiting as may be. `None`: the subject computed nothing.
-pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
-    Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.most(hints))
-}
-
 /// Of a window whose bounds are known: what it is if all waiting for siblings is the program's own, what [`likely`] says, and the most
 /// that it may be.
 pub(crate) fn own_likely_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<[Alone; 3]> {
@@ -290,10 +285,14 @@ mod tests {
         Spent { life_ns: LIFE_NS, compute_ns, sibling_ns, stolen_ns, beside_stolen_ns, ..Spent::default() }
     }
 
+    /// With as much induced waiting as may be.
+    fn most(window: &Window, hints: Hints) -> Alone {
+        own_likely_most(window, hints, &Bounds::of(window)).unwrap()[2]
+    }
+
     fn slowdown(tasks: &[Spent]) -> Alone {
         let tasks = tasks.iter().enumerate().map(|(i, s)| (TaskId(i as u32), *s)).collect();
-        from_ledger(&Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() }, Hints::default())
-            .unwrap()
+        most(&Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() }, Hints::default())
     }
 
     #[test]
@@ -323,7 +322,7 @@ mod tests {
     fn nobody_is_slowed_beyond_the_cpus_there_are() {
         let tasks = [(TaskId(0), task(90.0, 0.0, 10.0, 0.0)), (TaskId(1), task(90.0, 0.0, 10.0, 0.0))].into();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 1, ..Window::default() };
-        assert_eq!(from_ledger(&window, Hints::default()).unwrap().slowdown, 1.0);
+        assert_eq!(most(&window, Hints::default()).slowdown, 1.0);
     }
 
     #[test]
@@ -331,7 +330,7 @@ mod tests {
         let queues = Spent { queued_ns: 50.0, ..task(25.0, 0.0, 25.0, 50.0) };
         let tasks = (0..4).map(|i| (TaskId(i), queues)).collect();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 2, ..Window::default() };
-        let found = from_ledger(&window, Hints::default()).unwrap();
+        let found = most(&window, Hints::default());
         assert!((found.slowdown - 2.0).abs() < 1e-9 && (found.steal - 1.0).abs() < 1e-9, "{found:?}");
     }
 
@@ -362,15 +361,14 @@ mod tests {
         let sleeps = Spent { blockings: Some(2.5), ..task(50.0, 25.0, 25.0, 25.0) };
         let tasks = (0..2).map(|i| (TaskId(i), sleeps)).collect();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() };
-        let slowdown =
-            |wake_up_ns| from_ledger(&window, Hints { wake_up_ns, ..Hints::default() }).unwrap().slowdown;
+        let slowdown = |wake_up_ns| most(&window, Hints { wake_up_ns, ..Hints::default() }).slowdown;
         assert!((slowdown(0.0) - 2.0).abs() < 1e-9, "nobody knows");
         assert!((slowdown(3.0) - 1.0 / 0.65).abs() < 1e-9, "15 of 25 are its own");
         assert!((slowdown(10.0) - 1.0).abs() < 1e-9, "it would take as long alone");
         assert!((slowdown(30.0) - 0.5).abs() < 1e-9, "it would take twice as long alone");
         let crowded = Window { cpus: 1, ..window.clone() };
         let hints = Hints { wake_up_ns: 30.0, ..Hints::default() };
-        let found = from_ledger(&crowded, hints).unwrap();
+        let found = most(&crowded, hints);
         assert!(found.slowdown >= 1.0, "no CPU sleeps where threads are more than there are: {found:?}");
     }
 
@@ -379,7 +377,7 @@ mod tests {
         let tasks = [task(50.0, 25.0, 25.0, 25.0), task(50.0, 25.0, 25.0, 25.0)];
         let tasks = tasks.iter().enumerate().map(|(i, s)| (TaskId(i as u32), *s)).collect();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() };
-        let slowdown = |hints| from_ledger(&window, hints).unwrap().slowdown;
+        let slowdown = |hints| most(&window, hints).slowdown;
         let (most, least) = (slowdown(Hints::default()), slowdown(Hints::default().all_its_own()));
         assert!((most - 2.0).abs() < 1e-9 && (least - 4.0 / 3.0).abs() < 1e-9);
         let found = likely(&window, Hints::default()).unwrap();
@@ -396,7 +394,7 @@ mod tests {
             let spent = Spent { spin_ns, ..task(5.0, sibling_ns, 200.0 / 3.0, 200.0 / 9.0) };
             let tasks = (0..2).map(|i| (TaskId(i), spent)).collect();
             let window = Window { wall_ns: LIFE_NS, tasks, cpus: 2, ..Window::default() };
-            own_likely_most(&window, Hints::default(), &Bounds::of(&window)).unwrap()[2].slowdown
+            most(&window, Hints::default()).slowdown
         };
         let waiting_ns = 100.0 / 3.0 - 5.0;
         assert!((waits(waiting_ns, 0.0) - 20.0).abs() < 1e-6, "{}", waits(waiting_ns, 0.0));

@@ -109,11 +109,19 @@ fn differ(batches: Spread, each: Spread, count: usize) -> bool {
     FisherSnedecor::new(between, within).is_ok_and(|by_chance| f > by_chance.inverse_cdf(CONFIDENCE))
 }
 
-/// The interval of this confidence around a slowdown: sampling errors, and the method's own.
-pub fn interval(slowdown: f64, sampling: Spread, method_error: f64, confidence: f64) -> [f64; 2] {
+/// The interval of this confidence around a slowdown, for every verb. What is left open reaches from `least` to `most`; chance in the
+/// windows and the error of the method itself come on top. These are independent of each other, so they add in squares.
+pub fn interval(
+    [least, slowdown, most]: [f64; 3],
+    sampling: Spread,
+    method_error: f64,
+    confidence: f64,
+) -> [f64; 2] {
     let chance = quantile(sampling.degrees, confidence) * sampling.error;
     let half = chance.hypot(quantile(MANY, confidence) * method_error);
-    [slowdown * (-half).exp(), slowdown * half.exp()]
+    let reach = |open: f64| half.hypot(open.max(0.0));
+    let [below, above] = [reach((slowdown / least).ln()), reach((most / slowdown).ln())];
+    [slowdown * (-below).exp(), slowdown * above.exp()]
 }
 
 /// How far off an answer may be on the side of another, as a standard deviation, where the truth may be anywhere between two ends: low,
@@ -200,9 +208,24 @@ mod tests {
 
     #[test]
     fn an_interval_is_as_wide_as_students_t_and_the_methods_own_error_say() {
-        let [low, high] = interval(2.0, Spread { error: 0.01, degrees: 3 }, 0.0, 0.95);
+        let three = Spread { error: 0.01, degrees: 3 };
+        let [low, high] = interval([2.0; 3], three, 0.0, 0.95);
         assert!((high / 2.0).ln() - 3.182 * 0.01 < 1e-4 && (low * high - 4.0).abs() < 1e-9);
-        let wider = interval(2.0, Spread { error: 0.01, degrees: 3 }, 0.05, 0.95);
+        let wider = interval([2.0; 3], three, 0.05, 0.95);
         assert!(wider[0] < low && wider[1] > high);
+    }
+
+    #[test]
+    fn an_interval_reaches_to_the_ends_of_what_is_open_and_beyond_them_by_the_methods_error() {
+        let certain = Spread { error: 0.0, degrees: MANY };
+        let near = |is: f64, wanted: f64| assert!((is / wanted - 1.0).abs() < 1e-3, "{is} {wanted}");
+        let [low, high] = interval([1.0, 2.0, 2.0], certain, 0.0, 0.95);
+        near(low, 1.0);
+        near(high, 2.0);
+        // 1.96 times 5 % to the side where nothing is open; on the other it hardly adds to a factor of two.
+        let [low, high] = interval([1.0, 2.0, 2.0], certain, 0.05, 0.95);
+        near(high, 2.0 * 0.098f64.exp());
+        near(low, 2.0 * (-2f64.ln().hypot(0.098)).exp());
+        assert!(low < 1.0 && low > 0.98, "{low}");
     }
 }

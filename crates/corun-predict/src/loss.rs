@@ -27,7 +27,7 @@ use crate::calibrated::{REPLAY, REST_OF_RUN, WAITS_OF_ITS_OWN};
 use crate::combine::Weight;
 use crate::counterfactual::Counterfactual;
 use crate::definitions::{NEARLY_ALL, NEGLIGIBLE};
-use crate::interval::towards;
+use crate::interval::{interval, towards, Spread, MANY};
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
@@ -42,9 +42,13 @@ const ROUNDING: f64 = 1e-9;
 pub struct Loss {
     /// Its wall time, in nanoseconds.
     pub wall_ns: f64,
-    /// The time that would not have been needed alone, in nanoseconds: at least, most likely, at most. Less than 0 where it
-    /// would take longer alone.
+    /// The time that would not have been needed alone, in nanoseconds. The middle one is most likely; the ends are those of what the sums
+    /// and the evidence leave open. Less than 0 where it would take longer alone.
     pub lost_ns: [f64; 3],
+    /// The ends of `lost_ns`, each off by one standard error of a replay that has a say: a verdict is ruled by these.
+    pub ruled_ns: [f64; 2],
+    /// How far off the likely slowdown may be besides what is open: a standard deviation of its logarithm.
+    pub error: f64,
     /// What the sums say was lost if all waiting for siblings is the program's own, in nanoseconds.
     pub own_ns: f64,
     /// The part of the likely loss in which tasks waited for CPUs themselves; the rest they waited for others.
@@ -60,7 +64,7 @@ pub struct Loss {
 /// What evidence says of a loss, and how much it counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evident {
-    /// What was lost by it, in nanoseconds: at least, most likely, at most.
+    /// What was lost according to it, in nanoseconds: at least, most likely, at most.
     pub lost_ns: [f64; 3],
     /// What was lost by the sums alone.
     pub by_sums_ns: f64,
@@ -86,7 +90,15 @@ impl Loss {
 
     /// The slowdown of a run of this length that lost so much.
     pub(crate) fn slowdown_at(&self, lost_ns: f64) -> f64 {
-        self.wall_ns / (self.wall_ns - lost_ns).max(f64::MIN_POSITIVE)
+        self.wall_ns.max(1.0) / (self.wall_ns - lost_ns).max(1.0)
+    }
+
+    /// The interval of this confidence for what was lost, in nanoseconds: that of its slowdown, as `corun predict` has it. All of the run
+    /// was seen, so there is no chance in it.
+    pub fn interval_ns(&self, confidence: f64) -> [f64; 2] {
+        let certain = Spread { error: 0.0, degrees: MANY };
+        interval(self.slowdowns(), certain, self.error, confidence)
+            .map(|slowdown| self.wall_ns * (1.0 - 1.0 / slowdown))
     }
 
     /// Time by time alone by the sums, whatever evidence says.
@@ -138,6 +150,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         None => ([bounds.most_lost_ns; 3], 1.0),
     };
     let [own_ns, likely_ns, most_ns] = told_ns;
+    let most_ns = most_ns.max(likely_ns);
     let spared_ns: f64 = slot.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum();
     // What rounding leaves of a difference is no loss.
     let is_all_spared = spared_ns >= likely_ns - 1.0;
@@ -148,7 +161,9 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     };
     Loss {
         wall_ns,
-        lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
+        lost_ns: [least_ns, likely_ns, most_ns],
+        ruled_ns: [least_ns, most_ns],
+        error: 0.0,
         own_ns: own_ns.min(likely_ns),
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         stopped_anyway_ns: 0.0,
@@ -237,31 +252,34 @@ impl Losses {
         let Some(open_ns) = self.evident_ns(known) else { return (sums, kept) };
         let wall_ns = self.whole.wall_ns;
         let alone = |lost_ns: f64| (wall_ns - lost_ns).max(1.0).ln();
-        let [mut least, likely, most] = sums.lost_ns;
+        let [least, likely, most] = sums.lost_ns;
         // Each says how far off it may be on the side of the other: by itself, and by what it leaves open.
         let open =
             |lost_ns: [f64; 3], another_ns: f64| towards(lost_ns.map(|ns| -alone(ns)), -alone(another_ns));
         let unsure = REPLAY.hypot(open(open_ns, likely));
         let sums_unsure = REST_OF_RUN.hypot(sums.waits_unsure()).hypot(open(sums.lost_ns, open_ns[1]));
-        // The sums can be wrong by all that they say was lost, or by all that may have been lost besides.
         let certain_ns = Bounds::of(&self.whole).certain_ns;
-        let at_stake = (alone(0.0) - alone(likely)).abs().max(alone(likely) - alone(certain_ns));
         let apart = alone(open_ns[1]) - alone(likely);
-        let weight = Weight::of(apart, unsure, 0.0, sums_unsure).at_most(at_stake);
-        let off = |lost_ns: f64, by: f64| (wall_ns - (alone(lost_ns) + by).exp()).min(certain_ns);
-        let evident_ns = [off(open_ns[0], REPLAY), open_ns[1], off(open_ns[2], -REPLAY)];
-        // What may have come out of a sleep is no more than the evidence says.
-        least = least.max(evident_ns[0].min(likely));
+        let weight =
+            Weight::of(apart, unsure, 0.0, sums_unsure).at_most(at_stake(&self.whole, sums.slowdown()));
         let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
-        let lost = both(evident_ns[1], likely).min(certain_ns);
-        // Between the ends of the evidence nobody knows: the sums narrow nothing.
-        let least_ns = both(evident_ns[0], least).min(evident_ns[0]).min(lost);
-        let lost_ns = [least_ns, lost, both(evident_ns[2], most).max(evident_ns[2]).max(lost)];
+        let lost = both(open_ns[1], likely).min(certain_ns);
+        // What may have come out of a sleep is no more than the evidence says. And between the ends of the evidence nobody knows: the
+        // sums narrow nothing.
+        let ends = |[low, high]: [f64; 2]| {
+            let least = both(low, least.max(low.min(likely)));
+            [least.min(low).min(lost), both(high, most).max(high).max(lost)]
+        };
+        let off = |lost_ns: f64, by: f64| (wall_ns - (alone(lost_ns) + by).exp()).min(certain_ns);
+        let ruled_ns = ends([off(open_ns[0], REPLAY), off(open_ns[2], -REPLAY)]);
+        let [least_ns, most_ns] = ends([open_ns[0], open_ns[2]]);
+        let lost_ns = [least_ns, lost, most_ns];
+        let error = weight.mean(REPLAY, weight.bias_of_less);
         let kept = if self.sum.lost_ns[1] > 0.0 { lost.max(0.0) / self.sum.lost_ns[1] } else { 1.0 };
         let steal_ns = (self.sum.steal_ns * kept).min(lost.max(0.0));
-        let evident = Some(Evident { lost_ns: evident_ns, by_sums_ns: likely, weight });
+        let evident = Some(Evident { lost_ns: open_ns, by_sums_ns: likely, weight });
         let stopped_anyway_ns = sums.stopped_anyway_ns.min(lost - least_ns);
-        let found = Loss { lost_ns, steal_ns, stopped_anyway_ns, evident, ..sums };
+        let found = Loss { lost_ns, ruled_ns, error, steal_ns, stopped_anyway_ns, evident, ..sums };
         let bound = sums.bound.filter(|_| !found.is_evident());
         (Loss { bound, ..found }, kept)
     }
@@ -296,11 +314,28 @@ impl Losses {
             true => (least.min((bounded_ns - self.whole.waited_for_unseen_ns()).max(0.0)), certain_ns),
             false => (least, most),
         };
-        let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
+        let (least, most) = (least.min(bounded_ns), most.min(certain_ns).max(bounded_ns));
+        let (lost_ns, ruled_ns) = ([least, bounded_ns, most], [least, most]);
         let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
         let (steal_ns, own_ns) = (self.sum.steal_ns * kept, self.sum.own_ns.min(bounded_ns));
-        (Loss { lost_ns, own_ns, steal_ns, stopped_anyway_ns, bound, ..self.sum }, kept)
+        let sums = Loss { lost_ns, ruled_ns, own_ns, steal_ns, stopped_anyway_ns, bound, ..self.sum };
+        let error = method_error(&self.whole, sums.slowdown()).hypot(sums.waits_unsure());
+        (Loss { error, ..sums }, kept)
     }
+}
+
+/// By how much sums can be wrong at all, as a logarithm of the slowdown: by all that they say was lost, or by all that may have been lost
+/// besides.
+fn at_stake(window: &Window, slowdown: f64) -> f64 {
+    let most = (window.wall_ns / (window.wall_ns - Bounds::of(window).certain_ns).max(1.0)).max(1.0).ln();
+    slowdown.ln().abs().max(most - slowdown.ln())
+}
+
+/// How far off a method is that tells this slowdown of a window: no more than it can be wrong, and than co-runners were there, since what
+/// they do to caches and clocks no ledger shows. Where nobody was there and nothing was taken, a program is as fast as alone.
+pub(crate) fn method_error(window: &Window, slowdown: f64) -> f64 {
+    let there = window.corunners_ns / (window.wall_ns * window.cpus.max(1) as f64).max(1.0);
+    REST_OF_RUN.min(at_stake(window, slowdown) + there)
 }
 
 /// What these windows, which follow each other, lost together.

@@ -358,11 +358,10 @@ impl Predictor {
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, estimate: StretchEstimate, from_ns: u64) -> Result<Estimate, CannotTell> {
         let spread = estimate.evidence.spread().ok_or(CannotTell::TooFewWindows)?;
-        let [low, high] =
-            interval(estimate.slowdown(), spread, estimate.evidence.bias, self.options.confidence);
         // What was stolen may have come out of a sleep: then the program was slower by as little as that. And it may have been slower
         // by all that tasks waited while others were stolen from.
-        let interval = [low.min(estimate.least), high.max(estimate.most)];
+        let ends = [estimate.least, estimate.slowdown(), estimate.most];
+        let interval = interval(ends, spread, estimate.evidence.bias, self.options.confidence);
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
         let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();

@@ -13,7 +13,6 @@
 //! error goes.
 
 use crate::alone::{self, Alone, Hints};
-use crate::calibrated::REST_OF_RUN;
 use crate::combine::Evidence;
 use crate::counterfactual::Counterfactual;
 use crate::dedicated::{self, Speed};
@@ -160,7 +159,7 @@ impl Stretch<'_> {
         missing.extend(unsteady(spread));
         let placement = Placement::of(self.dedicated, self.shared, |w| speed.rate(w));
         missing.extend(placement.unknown());
-        let bias = REST_OF_RUN.min(self.at_stake(shared, slowdown)).hypot(placement.error());
+        let bias = loss::method_error(shared, slowdown).hypot(placement.error());
         Ok(StretchEstimate {
             wall_ns: shared.wall_ns,
             evidence: Evidence::new(slowdown, spread.map(|(spread, _)| spread), bias, parts),
@@ -192,19 +191,6 @@ impl Stretch<'_> {
         Some((Spread { error, degrees }, lasts))
     }
 
-    /// By how much a method can be wrong at all, as a logarithm: what was found, or may at most have been taken; and the
-    /// share of the machine that co-runners had, since what they do to caches and clocks no ledger shows. Where nobody
-    /// was there and nothing was taken, a program is as fast as alone.
-    fn at_stake(&self, shared: &Window, slowdown: f64) -> f64 {
-        let most = alone::from_ledger(shared, Hints::default());
-        let most = most.map_or(slowdown, |a| match self.assignment {
-            Assignment::Static => a.slowest,
-            Assignment::Dynamic => a.slowdown,
-        });
-        let there = shared.corunners_ns / (shared.wall_ns * shared.cpus.max(1) as f64);
-        most.ln().max(slowdown.ln().abs()) + there
-    }
-
     fn begin_ns(&self) -> u64 {
         self.shared.first().map_or(0, |w| w.start_ns)
     }
@@ -230,7 +216,7 @@ impl Estimator for LedgerAndReplay {
             false => loss.slowdown_by_sums(),
         };
         let of_window = |w: &Window| alone::likely(w, hints).map(value);
-        let bias = REST_OF_RUN.min(of.at_stake(shared, slowdown)).hypot(loss.waits_unsure());
+        let bias = loss::method_error(shared, slowdown).hypot(loss.waits_unsure());
         let spread = interval::spread(of.shared, of_window);
         let dedicated = of.all_dedicated.len();
         let by_sums = StretchEstimate {
@@ -282,6 +268,7 @@ fn no_memory(shared: &Spent, counted: Why) -> Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrated::REST_OF_RUN;
     use corun_model::TaskId;
 
     const WALL_NS: f64 = 100.0;

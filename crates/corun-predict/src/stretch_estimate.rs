@@ -2,6 +2,7 @@
 
 use crate::alone::{self, Hints};
 use crate::bounds::Bounds;
+use crate::calibrated::REPLAY;
 use crate::combine::{Evidence, Weight};
 use crate::counterfactual::Counterfactual;
 use crate::dedicated::Speed;
@@ -100,7 +101,7 @@ impl StretchEstimate {
         // What the log leaves open is tried both ways: how far a replay is off is no matter of chance in windows.
         let certain = Spread { error: 0.0, degrees: MANY };
         let replayed = loss.slowdown_at(evident.lost_ns[1]);
-        let replay = Evidence::new(replayed, Some(certain), weight.error, parts_of(loss, replayed));
+        let replay = Evidence::new(replayed, Some(certain), REPLAY, parts_of(loss, replayed));
         let both = replay.weighed(&self.evidence, weight);
         let likely = both.slowdown();
         // Where evidence is unsure, what sums leave open stays open.

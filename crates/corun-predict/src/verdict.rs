@@ -1,25 +1,34 @@
-//! Was a run disturbed? By how much, when and by whom: what `corun verify` answers.
+//! Was a run disturbed? By how much, when and by whom: the answer of `corun verify`.
 //!
-//! Method: what the run lost of its wall time ([`crate::loss`]), slot by slot, so that what it lost in parts sums to what it
-//! lost in all. Consecutive slots above the limit form an interval. A replay has no slots: where it says something else than their sum, by
-//! more than was allowed, there are no intervals. Time that the kernel's own threads or an idle CPU's wake-up
-//! took is as it would be alone and disturbs nobody, and what is below the limit over the whole run is no disturbance whatever
-//! single windows say. What corun itself took while it watched is its own cost, said apart and blamed on nobody.
+//! Method: what the run lost of its wall time ([`crate::loss`]), slot by slot. So the losses of its parts sum to the loss of the whole.
+//! Consecutive slots above the limit form an interval. A replay has no slots. If it differs from the sum of the slots by more than was
+//! allowed, there are no intervals. The kernel's own threads and the wake-up of an idle CPU take as much time alone, and disturb nobody.
+//! A loss below the limit over the whole run is no disturbance, whatever single windows say. The time that corun itself took while it
+//! watched is listed apart, and charged to nobody.
 //!
-//! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
-//! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
-//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
-//! out of the run's own sleep, or of time in which its own CPU budget would have stopped it, nor a run in which a signal ended something
-//! from which more was taken than was allowed ([`crate::cut_short`]), nor one that waited for somebody outside of it who lost more than was
-//! allowed meanwhile ([`crate::servers`]), nor one from whose CPUs the hypervisor took more than was allowed. And a run is clean only if the most
-//! that it can have lost is no more than was allowed, either, beyond what the best of ways is off.
+//! # Ruling
 //!
-//! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
+//! The likely loss decides between clean and disturbed. Its 95 % interval is reported but does not decide: no method is surer than 6 to
+//! 9 %, and 2 % are allowed, so hardly any verdict would be clear. A verdict needs evidence, though. It is unclear if what the sums and a
+//! replay leave open reaches to the other side of the limit ([`crate::loss::Loss::ruled_ns`]):
+//!
+//! - The run is only disturbed if the least that it can have lost is more than was allowed. A replay is a model of the run, so it has to
+//!   say that by more than its standard error. What the sums say was stolen was stolen.
+//! - The run is only clean if the most that it can have lost is hardly more than was allowed: by no more than the best of methods is off.
+//!
+//! A short run cannot be judged as finely as a long one. On an idle machine, too, a daemon runs for a moment now and then, and a moment is
+//! some percent of a tenth of a second. So a run has a [`resolution`]. A loss below it, but above the limit, may be background: that is
+//! unclear. So is a run in which a signal ended something from which more had been taken than was allowed ([`crate::cut_short`]), a run
+//! that waited for somebody outside of it who lost more than was allowed meanwhile ([`crate::servers`]), and a run from whose CPUs the
+//! hypervisor took more than was allowed.
+//!
+//! Limits: those of the ledger alone. A co-runner that only slows memory down is not seen.
 
 use crate::calibrated::REPLAY;
 use crate::counterfactual::AloneTime;
 use crate::cut_short::Ended;
 pub use crate::cut_short::{CutBy, CutShort};
+use crate::definitions::CONFIDENCE;
 use crate::estimate::{Culprit, Method};
 use crate::hypervisor::Hypervisor;
 pub use crate::over_time::Disturbance;
@@ -45,9 +54,12 @@ pub struct Verdict {
     pub doubt: Option<Doubt>,
     /// Share of the wall time that would not have been needed undisturbed, 0..1.
     pub disturbance: f64,
-    /// The least and the most that it can have been, 0..1: sums do not tell whether what was stolen came out of a sleep that
-    /// would have been longer, nor how long a program waits for itself.
+    /// The 95 % interval of `disturbance`, 0..1: that of the slowdown, as `corun predict` has it. It holds what sums and a replay leave open, and
+    /// how far off these are.
     pub disturbance_range: [f64; 2],
+    /// Of `disturbance`, the share of the wall time that may not have been lost by what sums and a replay leave open, 0..1: it may have come
+    /// out of a sleep that would have been longer, or out of time in which its own CPU budget would have stopped it.
+    pub spare: f64,
     /// Of `disturbance`, the share of the wall time in which its own CPU budget may have stopped it anyway, 0..1.
     pub stopped_anyway: f64,
     /// Whether its tasks may have spun unseen while they waited for each other: then no less was lost, but perhaps more.
@@ -227,7 +239,8 @@ impl Judge {
         let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
         let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
-        let [least, disturbance, most] = loss.lost_ns.map(share);
+        let disturbance = share(loss.lost_ns[1]);
+        let [least, most] = loss.ruled_ns.map(share);
         let resolution = resolution(wall_ns);
         let life_ns = self.life.total_ns().max(1) as f64;
         let held = self.life.parts().held.map(|held| (held.stopped_ns + held.frozen_ns) as f64 / life_ns);
@@ -262,7 +275,8 @@ impl Judge {
             verdict,
             doubt,
             disturbance,
-            disturbance_range: [least, most],
+            disturbance_range: loss.interval_ns(CONFIDENCE).map(share),
+            spare: disturbance - share(loss.lost_ns[0]),
             stopped_anyway: share(loss.stopped_anyway_ns),
             may_have_spun: self.is_parallel && self.life.parts().spin_ns.is_none(),
             method: if loss.differs_from_sums(allowed) { Method::Replay } else { Method::Ledger },

@@ -220,8 +220,10 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
 fn loss_of_wall(report: &ProfileReport) -> Option<LostTime> {
     let lost = report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()))?;
     let [least, likely, most] = lost.share;
-    let likely = if is_half_seen(report) { most } else { likely };
-    Some(LostTime { share: [least, likely, most], ..lost })
+    Some(match is_half_seen(report) {
+        true => LostTime { share: [least, most, most], spare: lost.spare + most - likely, ..lost },
+        false => lost,
+    })
 }
 
 /// Whether tasks too short-lived to look at used so much CPU time that what they waited may matter.
@@ -262,18 +264,18 @@ fn may_have_spun(report: &ProfileReport) -> bool {
 /// The loss of wall time: what users wait for.
 fn lost_of_wall(lost: &LostTime, report: &ProfileReport) -> String {
     let wall = human_ns(lost.wall_ns);
-    let [least, likely, _] = lost.share;
+    let (likely, spare) = (lost.share[1], lost.spare);
     if likely < SMALL {
         format!("Lost almost none of its {wall} to others")
-    } else if least < likely / 2.0 {
+    } else if spare > likely / 2.0 {
         let why = match is_half_seen(report) {
             true => {
                 "and nobody knows how long those of its commands waited that were too short-lived to look at"
                     .into()
             }
-            false => format!("since {}", spared(least, likely, lost.stopped_anyway)),
+            false => format!("since {}", spared(spare, lost.stopped_anyway)),
         };
-        format!("Lost {} of its {wall} to others, {why}", between(least, likely))
+        format!("Lost {} of its {wall} to others, {why}", between(likely - spare, likely))
     } else {
         let bound = if may_have_spun(report) { "at least " } else { "" };
         format!("Lost {bound}{} % of its {wall} to others", share(likely))

@@ -149,10 +149,10 @@ impl VerifyReport {
         let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
             (Ruling::Unclear, Some(Doubt::Spare)) => format!(
-                "unclear: {} of its {} was lost to others, since {} ({})",
+                "unclear: {} of its {} was lost to others, {} ({})",
                 between(least, most.max(disturbance)),
                 human_ns(wall_ns),
-                spared(least, disturbance, self.judged.stopped_anyway),
+                self.spare(),
                 self.allowed()
             ),
             (Ruling::Unclear, Some(Doubt::Cut)) => {
@@ -220,6 +220,15 @@ impl VerifyReport {
                 "{who} computed until a timer of the program was over, and others had taken {taken} % of those {after}"
             ),
         })
+    }
+
+    /// Why its likely loss may be none.
+    fn spare(&self) -> String {
+        let Verdict { disturbance, spare, stopped_anyway, max_disturbance, .. } = self.judged;
+        match disturbance - spare > max_disturbance {
+            true => "and a replay of it is no more certain".to_owned(),
+            false => format!("since {}", spared(spare, stopped_anyway)),
+        }
     }
 
     /// The main culprit: "mostly" from half on; below that, the amount is given.

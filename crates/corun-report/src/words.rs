@@ -40,10 +40,9 @@ pub fn between(least: f64, most: f64) -> String {
     }
 }
 
-/// The other possible causes of a loss between these shares of its time; its own budget may account for
-/// `stopped_anyway`.
-pub fn spared(least: f64, likely: f64, stopped_anyway: f64) -> &'static str {
-    if 2.0 * stopped_anyway > likely - least {
+/// Why this share of its time may not have been lost; its own budget may account for `stopped_anyway`.
+pub fn spared(spare: f64, stopped_anyway: f64) -> &'static str {
+    if 2.0 * stopped_anyway > spare {
         "its own CPU budget may have stopped it meanwhile anyway"
     } else {
         "some of what they took may have come out of its sleep"

@@ -88,8 +88,12 @@ pub struct ProfileReport {
 pub struct LostTime {
     /// The wall time.
     pub wall_ns: u64,
-    /// The share of it, 0..1: at least, most likely, at most.
+    /// The share of it, 0..1: the low end of its 95 % interval, the most likely share, the high end.
     pub share: [f64; 3],
+    /// The part of the likely share that may not have been lost: it may have come out of the subject's sleep, or of time in which its
+    /// own CPU budget would have stopped it, 0..1.
+    #[serde(default)]
+    pub spare: f64,
     /// The part of the likely share in which its own CPU budget may have stopped it anyway, 0..1.
     #[serde(default)]
     pub stopped_anyway: f64,

@@ -25,6 +25,7 @@ fn report(verdict: Ruling) -> VerifyReport {
         method: Method::Ledger,
         disturbance,
         disturbance_range: [disturbance; 2],
+        spare: 0.0,
         stopped_anyway: 0.0,
         may_have_spun: false,
         max_disturbance: 0.02,

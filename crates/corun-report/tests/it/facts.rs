@@ -53,7 +53,8 @@ fn the_sentences_of_a_profile() {
         report
     };
     let lost = |share: [f64; 3]| {
-        move |r: &mut ProfileReport| r.lost = Some(LostTime { wall_ns: S, share, stopped_anyway: 0.0 })
+        let spare = share[1] - share[0];
+        move |r: &mut ProfileReport| r.lost = Some(LostTime { wall_ns: S, share, spare, stopped_anyway: 0.0 })
     };
     let blocks = |block: Block| move |r: &mut ProfileReport| r.subject.account.block = Some(block);
     let pipes = |ns| Block { pipe_ns: ns, ..Block::default() };
@@ -85,7 +86,7 @@ fn the_sentences_of_a_profile() {
             "stolen, perhaps of a time in which its budget stops it",
             with(&Did { throttled_ns: 200 * MS, ..stolen(500, 300) }, &|r| {
                 let share = [0.0, 0.1, 0.1];
-                r.lost = Some(LostTime { wall_ns: S, share, stopped_anyway: 0.1 });
+                r.lost = Some(LostTime { wall_ns: S, share, spare: 0.1, stopped_anyway: 0.1 });
             }),
         ),
         (
@@ -146,7 +147,7 @@ fn the_sentences_of_a_profile() {
         (
             "a wall time of nothing",
             with(&stolen(500, 100), &|r| {
-                r.lost = Some(LostTime { wall_ns: 0, share: [1.0; 3], stopped_anyway: 0.0 })
+                r.lost = Some(LostTime { wall_ns: 0, share: [1.0; 3], spare: 0.0, stopped_anyway: 0.0 })
             }),
         ),
         ("everybody, and nobody waits", all),
@@ -172,6 +173,7 @@ fn the_sentences_of_verify() {
         doubt,
         disturbance,
         disturbance_range: [disturbance; 2],
+        spare: 0.0,
         stopped_anyway: 0.0,
         may_have_spun: false,
         method: Method::Ledger,
@@ -195,6 +197,11 @@ fn the_sentences_of_verify() {
     let clean = || judged(Ruling::Clean, None, 0.004);
     let disturbed = || judged(Ruling::Disturbed, None, 0.12);
     let unclear = |doubt, disturbance| judged(Ruling::Unclear, Some(doubt), disturbance);
+    let spares = |disturbance_range, spare, disturbance| Verdict {
+        disturbance_range,
+        spare,
+        ..unclear(Doubt::Spare, disturbance)
+    };
     let after = |exit_status, signal| VerifyMeta { exit_status, signal, ..VerifyMeta::default() };
     let cut_by = |by, taken| Some(CutShort { name: Some("cc1".into()), by, after_ns: 3 * S, taken });
     let (cut, timed) = (|taken| cut_by(CutBy::Signal, taken), || cut_by(CutBy::Timer, 0.5));
@@ -241,20 +248,13 @@ fn the_sentences_of_verify() {
             no(),
             Verdict { resolution: 0.035, wall_ns: 100 * MS, ..unclear(Doubt::Short, 0.03) },
         ),
-        (
-            "stolen from a sleeper",
-            no(),
-            Verdict { disturbance_range: [0.0, 0.5], ..unclear(Doubt::Spare, 0.3) },
-        ),
-        (
-            "partly from its sleep",
-            no(),
-            Verdict { disturbance_range: [0.01, 0.5], ..unclear(Doubt::Spare, 0.3) },
-        ),
+        ("stolen from a sleeper", no(), spares([0.0, 0.5], 0.3, 0.3)),
+        ("partly from its sleep", no(), spares([0.01, 0.5], 0.29, 0.3)),
+        ("lost according to a replay, which may be off by as much", no(), spares([0.0, 0.1], 0.0, 0.04)),
         (
             "stolen, perhaps of a time in which its budget stops it",
             no(),
-            Verdict { disturbance_range: [0.0, 0.1], stopped_anyway: 0.1, ..unclear(Doubt::Spare, 0.1) },
+            Verdict { stopped_anyway: 0.1, ..spares([0.0, 0.1], 0.1, 0.1) },
         ),
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
         ("stopped and disturbed", no(), Verdict { held: Some(0.49), ..disturbed() }),

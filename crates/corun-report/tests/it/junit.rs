@@ -115,6 +115,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
         method: corun_predict::Method::Ledger,
         disturbance: 0.12,
         disturbance_range: [0.12; 2],
+        spare: 0.0,
         stopped_anyway: 0.0,
         may_have_spun: false,
         max_disturbance: 0.02,

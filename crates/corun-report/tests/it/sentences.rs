@@ -228,7 +228,8 @@ fn misleading_facts_come_before_the_numbers() {
 #[test]
 fn the_loss_of_wall_time_comes_first_and_says_when_it_is_unclear() {
     let lost = |share: [f64; 3]| {
-        let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share, stopped_anyway: 0.0 });
+        let spare = share[1] - share[0];
+        let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share, spare, stopped_anyway: 0.0 });
         let did = Did { stolen: vec![(POSTGRES, 500 * MS)], ..busy(500) };
         let report = ProfileReport::new(&ProfileMeta { lost, ..meta() }, &alone(&did), SUBJECT, &[]);
         answer::answer(&report).verdict

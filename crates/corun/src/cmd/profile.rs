@@ -226,6 +226,7 @@ fn lost(verdict: &Verdict) -> LostTime {
     LostTime {
         wall_ns: verdict.wall_ns,
         share: [least, verdict.disturbance, most],
+        spare: verdict.spare,
         stopped_anyway: verdict.stopped_anyway,
     }
 }
