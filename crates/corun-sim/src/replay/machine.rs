@@ -18,6 +18,7 @@ use super::meetings::{Meetings, Part};
 use super::script::{
     budgets_of, most_events, Budget, By, Ends, Ix, Limit, Look, Op, Outside, Script, ScriptedProgram,
 };
+use super::ticks::IDLE;
 use super::NoReplay;
 use crate::sched::{Eevdf, Effects, FairOptions, Scheduler, TaskParams, Wake};
 use crate::streams::Streams;
@@ -74,7 +75,7 @@ struct Task<'a> {
     waits: Waits,
     /// Which plan for the end of its wait is valid.
     version: u64,
-    /// The steps that are waits with a limit, each with the next wait of the task before any other work.
+    /// The steps that are waits with a limit, each with the wait whose end also ends it.
     limits: Vec<(usize, u32)>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
@@ -96,16 +97,34 @@ enum Waits {
     WithLimit,
 }
 
-/// A wait with a limit is over when another task ends it. This lists the waits that nobody ended in the
-/// recorded run, each with the next wait, if the task does no work in between. A task that ends the next wait
-/// also ends these, if it gets there sooner.
-fn limits(ops: &[Op]) -> Vec<(usize, u32)> {
-    let (mut found, mut next) = (Vec::new(), None);
-    for (place, op) in ops.iter().enumerate().rev() {
+/// A wait with a limit is over when another task ends it. This lists the waits that nobody ended in the recorded run.
+/// Each comes with the next wait, if the task does no work in between, or else with the next one for the same futex,
+/// if that work is a small share of the wait. A task that ends the later wait also ends this one, if it gets there
+/// sooner.
+fn limits(script: &Script) -> Vec<(usize, u32)> {
+    let (mut found, mut next, mut computed_ns) = (Vec::new(), None, 0);
+    // For each futex, the wait that ends those before it, and how much was computed after the first of them.
+    let mut for_futex: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+    for (place, op) in script.ops.iter().enumerate().rev() {
         match op {
-            Op::Wait(wait) => next = Some(*wait),
-            Op::Outside(outside) if outside.is_limit => found.extend(next.map(|wait| (place, wait))),
-            Op::Compute { ns: ..=LOOK_NS, .. } | Op::Passes(..) | Op::Limit(_) | Op::Looks(_) => {}
+            Op::Wait(wait) => {
+                next = Some(*wait);
+                for_futex.extend(script.futexes.get(wait).map(|futex| (*futex, (*wait, computed_ns))));
+            }
+            Op::Outside(outside) if outside.is_limit => {
+                let most_ns = (IDLE * outside.lasted_ns as f64) as u64;
+                let same = for_futex.get_mut(&outside.futex).filter(|same| computed_ns - same.1 <= most_ns);
+                let same = same.map(|same| std::mem::replace(same, (same.0, computed_ns)).0);
+                found.extend(next.or(same).map(|wait| (place, wait)));
+                if same.is_none() {
+                    for_futex.remove(&outside.futex);
+                }
+            }
+            Op::Compute { ns, .. } => {
+                computed_ns += ns;
+                next = next.filter(|_| *ns <= LOOK_NS);
+            }
+            Op::Passes(..) | Op::Limit(_) | Op::Looks(_) => {}
             _ => next = None,
         }
     }
@@ -214,7 +233,7 @@ impl<'a> Machine<'a> {
             waits_for: None,
             waits: Waits::UntilWoken,
             version: 0,
-            limits: limits(&script.ops),
+            limits: limits(script),
             helped: false,
             is_over: false,
         });

@@ -2,6 +2,7 @@
 //! from this form.
 
 use corun_model::run_log::CpuMask;
+use std::collections::BTreeMap;
 
 /// A task's index among those of a run.
 pub type Ix = usize;
@@ -80,6 +81,8 @@ pub struct Script {
     pub kept: f64,
     /// How much of its computing is spinning: at least, likely, at most. `None`: not known.
     pub spun: Option<[Spun; 3]>,
+    /// For each of its waits for a futex, the address of that.
+    pub futexes: BTreeMap<u32, u64>,
     /// What it does.
     pub ops: Vec<Op>,
 }
@@ -195,6 +198,8 @@ pub struct Outside {
     pub is_sleep: bool,
     /// Whether it waited for something else, with that as the limit.
     pub is_limit: bool,
+    /// The address of the futex that it waited for with that limit; 0: none.
+    pub futex: u64,
     /// It may have been a look at what others had done, with no time of its own: whether that is likely.
     pub may_look: Option<bool>,
 }
@@ -202,7 +207,8 @@ pub struct Outside {
 impl Outside {
     /// A sleep of this length that ended then, in nanoseconds, with nothing else known yet.
     pub fn sleep(lasted_ns: u64, until_ns: u64) -> Outside {
-        Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true, is_limit: false, may_look: None }
+        let (ends, may_look) = (Ends::Either, None);
+        Outside { lasted_ns, until_ns, ends, is_sleep: true, is_limit: false, futex: 0, may_look }
     }
 }
 

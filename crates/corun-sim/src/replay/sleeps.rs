@@ -44,7 +44,14 @@ impl Sleeps {
         self.seen += 1;
     }
 
-    /// What ends its sleeps.
+    /// What ends its sleeps. `None`: they show no habit, and the task gave some as a length and others as a time.
+    /// So each ends in its own way.
+    pub(super) fn habit(&self) -> Option<Ends> {
+        let is_mixed = 0 < self.as_length && self.as_length < self.seen;
+        Some(self.ends()).filter(|ends| *ends != Ends::Either || !is_mixed)
+    }
+
+    /// What ends its sleeps, if all are alike.
     pub(super) fn ends(&self) -> Ends {
         if self.calls.len() < FEWEST {
             // Too few for a habit. A task that asks for a length means one, unless it computes the length

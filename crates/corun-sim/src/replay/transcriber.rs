@@ -16,6 +16,7 @@ mod looks;
 mod looks_by_children;
 mod spinning;
 mod states;
+mod timer;
 mod timers;
 
 use super::confining::Confining;
@@ -28,14 +29,13 @@ use corun_model::TaskId;
 use looks_by_children::Glance;
 use spinning::{Told, Wanted};
 use std::collections::BTreeMap;
+use std::mem::take;
+use timer::{Timer, Up};
 
 /// The time from a wake-up to running, if the log does not record the latter, in nanoseconds.
 const ABOUT_NS: u64 = 20_000;
 /// The timer counts as what woke a sleeper at most this long after its deadline, in nanoseconds.
 const TIMER_NS: u64 = 1_000_000;
-/// The kernel may end a timer this early: twice its default, or this fraction of the length of a poll.
-const SLACK_NS: u64 = 100_000;
-const SLACK_OF_POLL: u64 = 1_000;
 
 /// Turns a run log into scripts.
 #[derive(Clone, Debug, Default)]
@@ -101,8 +101,10 @@ struct Task {
     signalled: Option<usize>,
     /// Whether others were working when something outside ended its last wait.
     amid_work: bool,
-    /// A sleep that it has called and that is not over.
+    /// A sleep that it has called and that is not over; what it is up to after one; when its last wait was over.
     timer: Option<Timer>,
+    up: Option<Up>,
+    woken_ns: u64,
     sleeps: Sleeps,
     /// Its last waits whose time ran out; the earlier ones; and how many were parts of longer waits.
     row: Option<Row>,
@@ -119,21 +121,6 @@ struct Task {
     /// Its budgets now; `None`: not known. `told` collects them until the last one has come.
     budgets: Option<Vec<Budget>>,
     told: Vec<Budget>,
-}
-
-/// A sleep.
-#[derive(Clone, Copy, Debug)]
-struct Timer {
-    /// Its step in the script.
-    at: usize,
-    called_ns: u64,
-    deadline_ns: u64,
-}
-
-impl Timer {
-    fn slack_ns(&self) -> u64 {
-        SLACK_NS.max(self.deadline_ns.saturating_sub(self.called_ns) / SLACK_OF_POLL)
-    }
 }
 
 /// A process: which of its tasks want a CPU, and which have one.
@@ -235,21 +222,21 @@ impl Transcriber {
         }
         self.find_late();
         let since_start = |ns: u64| ns.saturating_sub(start_ns);
-        let mut switched = std::mem::take(&mut self.switched);
+        let mut switched = take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
         let cpus = std::mem::replace(&mut self.first_cpus, self.cpus);
         let mut program =
             ScriptedProgram { cpus, switched, begin_ns: start_ns, ..ScriptedProgram::default() };
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
-            let ops = std::mem::take(&mut task.script.ops);
-            let ends = task.sleeps.ends();
+            let (ops, futexes) = (take(&mut task.script.ops), take(&mut task.script.futexes));
+            let habit = task.sleeps.habit();
             let spun = task.spinning.spun(&ops, task.one_ran_ns);
             let judged = ops.into_iter().map(|op| match op {
-                Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends, ..o }),
+                Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends: habit.unwrap_or(o.ends), ..o }),
                 op => op,
             });
-            program.scripts.push(Script { ops: judged.collect(), spun, ..task.script.clone() });
+            program.scripts.push(Script { ops: judged.collect(), futexes, spun, ..task.script.clone() });
             if task.is_first && !program.scripts[ix].ops.is_empty() {
                 program.first.push(ix);
             }
@@ -262,9 +249,9 @@ impl Transcriber {
             program,
             start_ns,
             lasted_ns: end_ns - start_ns,
-            yields: std::mem::take(&mut self.yields),
-            looked_ns: std::mem::take(&mut self.looked_ns),
-            events: std::mem::take(&mut self.events),
+            yields: take(&mut self.yields),
+            looked_ns: take(&mut self.looked_ns),
+            events: take(&mut self.events),
         };
         self.begin_ns = Some(at_ns);
         self.active_ns = at_ns;
@@ -273,7 +260,7 @@ impl Transcriber {
         for task in &mut self.tasks {
             (task.is_first, task.parts, task.script.ends_with) = (true, 0, None);
             (task.signalled, task.one_ran_ns, task.spinning) = (None, 0, Told::default());
-            (task.script.wanted_ns, task.script.may_be_late) = (0, false);
+            (task.script.wanted_ns, task.script.may_be_late, task.up) = (0, false, None);
             (task.script.may, task.script.budgets) = (task.may, task.budgets.clone().unwrap_or_default());
             if let Some(timer) = &mut task.timer {
                 // It still sleeps.
@@ -281,7 +268,7 @@ impl Transcriber {
                 (timer.at, task.script.ops) = (0, vec![Op::Outside(Outside::sleep(0, until_ns))]);
             }
         }
-        let by_tid = std::mem::take(&mut self.by_tid).into_iter();
+        let by_tid = take(&mut self.by_tid).into_iter();
         self.by_tid = by_tid.filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?))).collect();
         transcript
     }
@@ -454,7 +441,7 @@ impl Transcriber {
         let late_ns = process.map_or(0, |process| process.wanted.any_ns);
         let task = &mut self.tasks[ix];
         task.sleeps.add(now_ns, deadline_ns, as_length, late_ns);
-        task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns });
+        task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns, as_length });
         // How long it lasts if it does not block. All sleeps together decide later.
         let until_ns = deadline_ns.saturating_sub(begin_ns);
         task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
@@ -497,6 +484,7 @@ impl Transcriber {
             let is_signal = is_outsider && is_for_own;
             self.tasks[ix].amid_work = self.is_anybody_at_work();
             self.waited_outside(ix, now_ns, false);
+            self.tasks[ix].woken_ns = now_ns;
             self.tasks[ix].signalled = is_signal.then(|| self.tasks[ix].script.ops.len() - 1);
             return;
         };
@@ -508,7 +496,9 @@ impl Transcriber {
         let had_limit = self.tasks[ix].timer.is_some();
         self.drop_timer(ix);
         self.flush(ix, now_ns);
+        let stop = self.stop(ix, by, now_ns);
         let task = &mut self.tasks[ix];
+        (task.up, task.woken_ns) = (None, now_ns);
         let ops = &mut task.script.ops;
         if let Some(row) =
             task.row.take_if(|row| had_limit && task.what.is_some_and(|what| row.is_for(ops, what)))
@@ -516,9 +506,16 @@ impl Transcriber {
             row.take_away(ops);
             task.parts += row.count();
         }
+        if let Some(stop) = stop {
+            task.script.ops.push(stop);
+            return self.goes_on(ix);
+        }
         let wait = task.waits;
         task.waits += 1;
         task.script.ops.push(Op::Wait(wait));
+        if let Some(For::Futex(futex @ 1..)) = task.what {
+            task.script.futexes.insert(wait, futex);
+        }
         self.goes_on(ix);
         self.tasks[by].script.ops.push(Op::Wake(ix, wait));
         self.ticked_by_child(ix, by, now_ns);
@@ -550,9 +547,10 @@ impl Transcriber {
         let until_ns = now_ns.saturating_sub(begin_ns);
         match task.timer.take() {
             Some(timer) if is_time => {
-                let is_limit = matches!(what, Some(For::Poll | For::Futex(_)));
-                let outside = Outside { is_limit, ..Outside::sleep(lasted_ns, until_ns) };
-                task.script.ops[timer.at] = Op::Outside(outside);
+                task.script.ops[timer.at] = Op::Outside(timer.ran_out(what, lasted_ns, until_ns));
+                if !is_cut {
+                    self.gets_up(ix, lasted_ns, now_ns);
+                }
                 // The task has only gone to sleep since.
                 self.ticks(ix, timer.at, what.unwrap_or(For::Other), [timer.called_ns, now_ns]);
             }
@@ -564,6 +562,7 @@ impl Transcriber {
                     self.goes_on(ix);
                 }
                 let task = &mut self.tasks[ix];
+                task.up = None;
                 let ends = if has_length { Ends::AfterItsLength } else { Ends::Either };
                 let outside = Outside { ends, is_sleep: false, ..Outside::sleep(lasted_ns, until_ns) };
                 task.script.ops.push(Op::Outside(outside));
@@ -585,9 +584,9 @@ impl Transcriber {
             self.active_ns = self.active_ns.max(now_ns);
         }
         let task = &mut self.tasks[ix];
-        let (ns, beside_ns) = (std::mem::take(&mut task.compute_ns), std::mem::take(&mut task.beside_ns));
+        let (ns, beside_ns) = (take(&mut task.compute_ns), take(&mut task.beside_ns));
         if ns > 0 {
-            let queued_ns = std::mem::take(&mut task.queued_ns);
+            let queued_ns = take(&mut task.queued_ns);
             for budget in task.budgets.clone().unwrap_or_default() {
                 if let Some(since_ns) = self.holding.runs(budget, ns, now_ns, self.cpus.len()) {
                     self.has_gone(budget, since_ns);

@@ -110,3 +110,29 @@ fn a_task_that_is_always_woken_before_its_limit_keeps_no_timers() {
         "{least} {likely} {most} for {truth}"
     );
 }
+
+/// A service thread of a program wakes up after a second, and the other thread waits for it from this time on, for a moment. That
+/// computes until 1,200 ms, of which 800 are stolen from it, and joins the service thread.
+fn served(asleep_at: f64) -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    tape.sleeps_until(0.02, 2, 1_000.0, false).waits(0.02, 2, For::Futex(64));
+    tape.stolen(100.0, 900.0, 1).waits(asleep_at, 1, For::Futex(128));
+    tape.fires(1_000.0, 2);
+    tape.sleeps_until(1_000.2, 2, 1_000.26, true).waits(1_000.2, 2, For::Sleep).fires(1_000.26, 2);
+    tape.woken(1_000.4, 1, 2);
+    tape.sleeps_until(1_000.5, 2, 2_000.5, false).waits(1_000.5, 2, For::Futex(64));
+    tape.woken(1_200.0, 2, 1).waits(1_200.1, 1, For::Futex(256));
+    tape.woken(1_200.2, 1, 2).ends(1_200.3, 2).ends(1_200.3, 1);
+    tape
+}
+
+#[test]
+fn whoever_a_timer_stops_for_a_moment_does_not_wait_for_that_timer() {
+    let (took, [least, _, most]) = replayed(&served(1_000.1), 2);
+    assert!((1_200.0..1_201.0).contains(&took), "{took}");
+    assert!((399.0..402.0).contains(&least) && (399.0..402.0).contains(&most), "{least} to {most}");
+    // Whoever sleeps before the timer is over waits for it.
+    let (took, [least, _, most]) = replayed(&served(990.0), 2);
+    assert!(least > took - 5.0 && most < took + 1.0, "{least} to {most} of {took}");
+}

@@ -61,7 +61,7 @@ fn forget_limit(ops: &mut [Op]) {
         match op {
             Op::Compute { ns, .. } if *ns <= left_ns => left_ns -= *ns,
             Op::Wake(..) | Op::Passes(..) | Op::Limit(_) => {}
-            Op::Outside(wait) if wait.ends == Ends::AfterItsLength => {}
+            Op::Outside(wait) if !wait.is_sleep && wait.ends == Ends::AfterItsLength => {}
             // It may have checked at every tick whether that event had come.
             Op::Outside(wait) if wait.is_limit => {
                 forget(wait);
