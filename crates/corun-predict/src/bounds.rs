@@ -1,33 +1,33 @@
 //! What holds of every run, whatever the program does: how much of its wall time it can have lost to co-runners at most.
 //!
-//! Let `W` be the wall time of a run, `A` the time that it would have taken alone, and `W - A` what was lost.
+//! Let `W` be the wall time of a run, `A` the time that it would have taken alone, and `W - A` the loss.
 //!
-//! | bound | because |
+//! | bound | reason |
 //! | --- | --- |
-//! | [`Bound::Stolen`]: `W - A ≤ Σ stolen` | In a moment in which no task waits for a CPU that a co-runner holds, the program gets on as it would alone. So what is lost was lost while some task was stolen from, and that was no longer than all their thefts together. |
-//! | [`Bound::Corunners`]: `W - A ≤ time that co-runners had CPUs in reach` | For some task to be stolen from, a co-runner must have a CPU that the task may use. A neighbour on any other CPU costs nothing. |
-//! | [`Bound::Quota`]: `A ≥ used / quota - period` | Alone, too, the program gets no more CPU time than its quota allows, but may begin with a full one. What is stolen of the time that it would be stopped in costs nothing. |
-//! | [`Bound::Cpus`]: `A ≥ computed / CPUs`, for every set of CPUs and the processes that may not leave it | Nobody computes on more CPUs than he may use, at most at once. By max-flow and min-cut the largest of these is what the best placement takes. |
-//! | [`Bound::Life`]: `A ≥ life - stolen - min(waited for others, stolen from others)`, for every task | What a task does itself takes as long alone, but for what was stolen from it and for waiting for tasks that were stolen from. |
+//! | `W - A ≤ Σ stolen` | While no task waits for a CPU that a co-runner holds, the program gets on as it would alone. So it loses time only while some task is stolen from, and that is no longer than all thefts together. |
+//! | `W - A ≤ time that co-runners had CPUs in reach` | A co-runner steals from a task only on a CPU that the task may use. A neighbor on any other CPU costs nothing. |
+//! | `A ≥ used / quota - period` | Alone, too, the program gets no more CPU time than its quota allows, but it may begin with a full one. Theft from the time that the quota would have stopped it in costs nothing. |
+//! | `A ≥ computed / CPUs`, for every set of CPUs and the processes that may not leave it | Nobody computes on more CPUs than he may use. According to max-flow and min-cut, the largest of these is the time that the best placement takes. |
+//! | `A ≥ life - stolen - min(waited for others, stolen from others)`, for every task | What a task does itself takes as long alone, except for what was stolen from it and for its waits for tasks that were stolen from. |
 //!
-//! Limits that change while it runs ([`crate::reach`]): of CPUs the most that were ever switched on at once count; what may
-//! have been done alone before an affinity or a quota became tighter is left out of what these bound. Where a limit became tighter, the
-//! program may also have queued behind itself and been stopped in vain: alone it would have been done by then. That is no theft, but
-//! may be lost all the same.
+//! Limits may change while the program runs ([`crate::reach`]). Of the CPUs, the most that were ever switched on at once count. Work that
+//! may have been done before an affinity or a quota became tighter is left out of these bounds. If a limit became tighter, the program
+//! may also have queued behind itself, or have been stopped, for work that alone would have been done by then. That is no theft, but it may be a loss.
 //!
-//! Where tasks were too short for anybody to look at them ([`crate::unseen`]), `stolen` bounds nothing, nor does a task that waited for them.
+//! If tasks were too short for anybody to look at them ([`crate::unseen`]), `stolen` bounds nothing, and neither does a task that waited for
+//! them.
 //!
-//! `stolen` holds what siblings queued behind each other while co-runners had CPUs in reach ([`Window`]). Waiting is blocking
-//! until somebody wakes the task up, spinning, and time on a CPU of which nobody knows whether it was spinning; also computing of
-//! a task that calls `sched_yield`.
+//! `stolen` includes the time that siblings queued behind each other while co-runners had CPUs in reach ([`Window`]). Waiting is blocking
+//! until somebody wakes the task, spinning, and time on a CPU of which nobody knows whether it was spinning. It is also the computing of a
+//! task that calls `sched_yield`.
 //!
-//! Limits. Work that moves between tasks breaks the last bound: a thread that was not stolen from may have done what a sibling
-//! could not. Between threads of one process that is common, so there what was stolen from siblings may come out of computing,
-//! too. Between processes it takes a message, which shows as blocking, or shared memory, which does not; so that bound is
-//! likely to hold, not certain, and [`Bounds::certain_ns`] does without it. Work that is late may also come at once, and use a budget up that
-//! would have lasted alone: what budgets took may have been lost for that. It is likely that they take it alone, too, so only
-//! [`Bounds::certain_ns`] counts it. Co-runners that slow computing down (caches, memory,
-//! the other hardware thread of a core) lengthen it, and what that costs is in none of the sums. So is what the hypervisor took.
+//! Limits. Work that moves between tasks breaks the last bound: a thread that was not stolen from may have done what a sibling could not.
+//! Between threads of one process that is common, so theft from siblings may have lengthened a thread's computing there. Between processes it
+//! takes a message, which shows as blocking, or shared memory, which does not show. So that bound is likely to hold, and not certain.
+//! [`Bounds::certain_ns`] does without it. Late work may also come at once, and use up a budget that would have lasted alone. So the time that
+//! budgets took may have been lost. It is likely that they take it alone, too, so only [`Bounds::certain_ns`] counts it. Co-runners that
+//! slow computing down (caches, memory, the other hardware thread of a core) lengthen it. None of the sums has that cost, nor what the
+//! hypervisor took.
 
 use crate::counterfactual::Counterfactual;
 use crate::reach::Set;
@@ -35,30 +35,11 @@ use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
 
-/// What bounds a loss most tightly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Its wall time.
-    Wall,
-    /// All thefts together.
-    Stolen,
-    /// The time that co-runners had CPUs that it may use.
-    Corunners,
-    /// Its CPU quota.
-    Quota,
-    /// The CPUs that it may use.
-    Cpus,
-    /// A task that was little stolen from.
-    Life,
-}
-
 /// How much of a window can have been lost at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The most that can have been lost unless work moves between processes unseen, in nanoseconds, from 0 to its wall time.
     pub most_lost_ns: f64,
-    /// What bounds it.
-    pub by: Bound,
     /// The most that can have been lost in any case.
     pub certain_ns: f64,
 }
@@ -72,41 +53,40 @@ impl Bounds {
         let corunners_ns = corunners_ns(window);
         let computing_ns = least_computing_ns(window);
         // `delayed_ns`: what budgets took only because work was late.
-        let bounds = |delayed_ns: f64| {
+        let bound_ns = |delayed_ns: f64| {
             let besides_ns = confined_ns + delayed_ns;
-            let mut bounds = vec![(Bound::Wall, wall_ns), (Bound::Cpus, wall_ns - computing_ns)];
+            let mut bound_ns = wall_ns - computing_ns;
             if !window.is_half_seen() {
-                bounds.push((Bound::Stolen, stolen_ns + besides_ns));
+                bound_ns = bound_ns.min(stolen_ns + besides_ns);
             }
-            bounds.extend(corunners_ns.map(|ns| (Bound::Corunners, ns + besides_ns)));
+            if let Some(corunners_ns) = corunners_ns {
+                bound_ns = bound_ns.min(corunners_ns + besides_ns);
+            }
             if window.reach.quota_ns > 0.0 {
-                bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
+                bound_ns = bound_ns.min(wall_ns - window.reach.quota_ns + window.reach.period_ns);
             }
-            bounds
-        };
-        let least = |bounds: &[(Bound, f64)]| {
-            let least = bounds.iter().copied().reduce(|a, b| if b.1 < a.1 { b } else { a });
-            least.map_or((Bound::Wall, wall_ns), |(by, ns)| (by, ns.clamp(0.0, wall_ns.max(0.0))))
+            bound_ns.clamp(0.0, wall_ns.max(0.0))
         };
         let throttled_ns: f64 = match stolen_ns > 0.0 && !window.reach.tightened {
             true => window.all().map(|s| s.throttled_ns).sum(),
             false => 0.0,
         };
-        let certain_ns = least(&bounds(throttled_ns)).1;
-        let mut bounds = bounds(0.0);
-        bounds.push((Bound::Life, wall_ns - longest_own_ns(window, stolen_ns)));
-        let (by, most_lost_ns) = least(&bounds);
-        Bounds { most_lost_ns, by, certain_ns }
+        let most_lost_ns = bound_ns(0.0).min((wall_ns - longest_own_ns(window, stolen_ns)).max(0.0));
+        Bounds { most_lost_ns, certain_ns: bound_ns(throttled_ns) }
     }
 }
 
 impl Bounds {
     /// The most that can have been lost: with evidence for most of the window, only what is certain bounds it.
-    pub fn most_lost_ns(window: &Window, known: &Counterfactual) -> (f64, Bound) {
+    pub fn most_lost_ns(window: &Window, known: &Counterfactual) -> f64 {
         let bounds = Bounds::of(window);
         let length_ns = window.end_ns.saturating_sub(window.start_ns) as f64;
         let is_evident = known.of(window.start_ns, window.end_ns).wall_ns > length_ns / 2.0;
-        (if is_evident { bounds.certain_ns } else { bounds.most_lost_ns }, bounds.by)
+        if is_evident {
+            bounds.certain_ns
+        } else {
+            bounds.most_lost_ns
+        }
     }
 }
 
@@ -194,7 +174,7 @@ mod tests {
             };
             let tasks = [(TaskId(1), spent)].into();
             let window = Window { wall_ns: 1_000.0 * MS, cpus: 2, tasks, ..Window::default() };
-            let Bounds { most_lost_ns, certain_ns, .. } = Bounds::of(&window);
+            let Bounds { most_lost_ns, certain_ns } = Bounds::of(&window);
             [most_lost_ns, certain_ns].map(|ns| (ns / MS).round())
         };
         assert_eq!(certain(20.0 * MS), [20.0, 120.0]);

@@ -17,8 +17,6 @@ pub struct AloneTime {
     /// The time alone, in nanoseconds: at least, most likely, at most. In this order, from 0 to what one likes: a program may
     /// take longer alone.
     pub alone_ns: [f64; 3],
-    /// Of what was lost, the share that it waited for CPUs itself, 0..=1; the rest it waited for siblings that did.
-    pub steal: f64,
     /// Whether what the subject spun was told from what it computed; else this says little of one that spins.
     #[serde(default)]
     pub tells_spinning: bool,
@@ -35,8 +33,6 @@ pub struct Covered {
     pub wall_ns: f64,
     /// Lost in that time, in nanoseconds: at least, most likely, at most. Less than 0 where it would take longer alone.
     pub lost_ns: [f64; 3],
-    /// Of the likely loss, the share that tasks waited for CPUs, 0..=1.
-    pub steal: f64,
     /// As [`AloneTime::tells_spinning`], of all of it.
     pub tells_spinning: bool,
 }
@@ -74,19 +70,16 @@ impl Counterfactual {
         let first = self.0.partition_point(|e| e.end_ns <= start_ns);
         let within = self.0[first..].iter().take_while(|e| e.start_ns < end_ns);
         let mut covered = Covered { tells_spinning: true, ..Covered::default() };
-        let mut steal_ns = 0.0;
         for e in within {
             let length_ns = (e.end_ns - e.start_ns) as f64;
             let part_ns = (e.end_ns.min(end_ns) - e.start_ns.max(start_ns)) as f64;
             let [least, likely, most] =
                 e.alone_ns.map(|alone_ns| (length_ns - alone_ns) * part_ns / length_ns);
             covered.wall_ns += part_ns;
-            steal_ns += e.steal * likely.max(0.0);
             covered.tells_spinning &= e.tells_spinning;
             covered.lost_ns =
                 [covered.lost_ns[0] + most, covered.lost_ns[1] + likely, covered.lost_ns[2] + least];
         }
-        covered.steal = if covered.lost_ns[1] > 0.0 { (steal_ns / covered.lost_ns[1]).min(1.0) } else { 0.0 };
         covered
     }
 }
@@ -97,13 +90,10 @@ fn together(pair: &[AloneTime]) -> AloneTime {
     let of = |e: &AloneTime| (e.end_ns - e.start_ns) as f64;
     let stretch = (b.end_ns - a.start_ns) as f64 / (of(a) + of(b));
     let alone = |i: usize| (a.alone_ns[i] + b.alone_ns[i]) * stretch;
-    let lost = |e: &AloneTime| (of(e) - e.alone_ns[1]).max(0.0);
-    let all = lost(a) + lost(b);
-    let steal = if all > 0.0 { (a.steal * lost(a) + b.steal * lost(b)) / all } else { 0.0 };
     let alone_ns = [alone(0), alone(1), alone(2)];
     let tells_spinning = a.tells_spinning && b.tells_spinning;
     let looked_ns = a.looked_ns + b.looked_ns;
-    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns, steal, tells_spinning, looked_ns }
+    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns, tells_spinning, looked_ns }
 }
 
 #[cfg(test)]
@@ -112,7 +102,7 @@ mod tests {
 
     fn evidence(start_ns: u64, alone_ns: [f64; 3]) -> AloneTime {
         let end_ns = start_ns + 100;
-        AloneTime { start_ns, end_ns, alone_ns, steal: 0.5, tells_spinning: true, looked_ns: 0.0 }
+        AloneTime { start_ns, end_ns, alone_ns, tells_spinning: true, looked_ns: 0.0 }
     }
 
     #[test]
@@ -122,7 +112,7 @@ mod tests {
         known.push(evidence(200, [100.0, 100.0, 120.0]));
         assert_eq!(known.of(0, 100).lost_ns, [20.0, 50.0, 60.0]);
         let half = known.of(50, 200);
-        assert_eq!((half.wall_ns, half.lost_ns, half.steal), (50.0, [10.0, 25.0, 30.0], 0.5));
+        assert_eq!((half.wall_ns, half.lost_ns), (50.0, [10.0, 25.0, 30.0]));
         assert_eq!(known.of(200, 300).lost_ns, [-20.0, 0.0, 0.0], "it may take longer alone");
         assert_eq!(known.of(100, 200).wall_ns, 0.0, "nobody knows");
     }

@@ -22,7 +22,7 @@
 //! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
 
 use crate::alone::{self, Hints};
-use crate::bounds::{Bound, Bounds};
+use crate::bounds::Bounds;
 use crate::calibrated::{REPLAY, REST_OF_RUN, WAITS_OF_ITS_OWN};
 use crate::combine::Weight;
 use crate::counterfactual::Counterfactual;
@@ -34,8 +34,6 @@ use std::collections::BTreeMap;
 
 /// Definition: the shortest time that is judged on its own, in nanoseconds.
 pub const SLOT_NS: u64 = 50_000_000;
-/// Limit: a smaller share of a sum is rounding.
-const ROUNDING: f64 = 1e-9;
 
 /// What a stretch of a run lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,8 +53,6 @@ pub struct Loss {
     pub steal_ns: f64,
     /// Of the likely loss, time in which its own CPU budget may have stopped it anyway.
     pub stopped_anyway_ns: f64,
-    /// What bounds the likely loss, where it would be more otherwise.
-    pub bound: Option<Bound>,
     /// What evidence had to say; `None`: it does not speak of nearly all of the run.
     pub evident: Option<Evident>,
 }
@@ -112,11 +108,6 @@ impl Loss {
         unknown * (self.slowdown_by_sums() / self.slowdown_at(self.own_ns)).ln().max(0.0)
     }
 
-    /// Whether it rests on evidence more than on the sums.
-    pub fn is_evident(&self) -> bool {
-        self.evident.is_some_and(|e| e.weight.share > 0.5)
-    }
-
     /// Whether evidence made it another loss than that of the sums, by more than this share of its wall time.
     pub(crate) fn differs_from_sums(&self, share: f64) -> bool {
         self.evident.is_some_and(|e| (self.lost_ns[1] - e.by_sums_ns).abs() > share * self.wall_ns)
@@ -167,7 +158,6 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         own_ns: own_ns.min(likely_ns),
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         stopped_anyway_ns: 0.0,
-        bound: (likely_ns >= bounds.most_lost_ns * (1.0 - ROUNDING) && likely_ns > 0.0).then_some(bounds.by),
         evident: None,
     }
 }
@@ -279,9 +269,7 @@ impl Losses {
         let steal_ns = (self.sum.steal_ns * kept).min(lost.max(0.0));
         let evident = Some(Evident { lost_ns: open_ns, by_sums_ns: likely, weight });
         let stopped_anyway_ns = sums.stopped_anyway_ns.min(lost - least_ns);
-        let found = Loss { lost_ns, ruled_ns, error, steal_ns, stopped_anyway_ns, evident, ..sums };
-        let bound = sums.bound.filter(|_| !found.is_evident());
-        (Loss { bound, ..found }, kept)
+        (Loss { lost_ns, ruled_ns, error, steal_ns, stopped_anyway_ns, evident, ..sums }, kept)
     }
 
     /// What evidence says was lost, at least, likely, at most, where it speaks of nearly all of the run.
@@ -301,7 +289,7 @@ impl Losses {
     }
 
     fn by_sums(&self) -> (Loss, f64) {
-        let Bounds { most_lost_ns, by, certain_ns } = Bounds::of(&self.whole);
+        let Bounds { most_lost_ns, certain_ns } = Bounds::of(&self.whole);
         let [least, likely, most] = self.sum.lost_ns;
         let bounded_ns = likely.min(most_lost_ns);
         let stopped_anyway_ns = stopped_anyway_ns(&self.whole, bounded_ns);
@@ -316,9 +304,8 @@ impl Losses {
         };
         let (least, most) = (least.min(bounded_ns), most.min(certain_ns).max(bounded_ns));
         let (lost_ns, ruled_ns) = ([least, bounded_ns, most], [least, most]);
-        let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
         let (steal_ns, own_ns) = (self.sum.steal_ns * kept, self.sum.own_ns.min(bounded_ns));
-        let sums = Loss { lost_ns, ruled_ns, own_ns, steal_ns, stopped_anyway_ns, bound, ..self.sum };
+        let sums = Loss { lost_ns, ruled_ns, own_ns, steal_ns, stopped_anyway_ns, ..self.sum };
         let error = method_error(&self.whole, sums.slowdown()).hypot(sums.waits_unsure());
         (Loss { error, ..sums }, kept)
     }

@@ -119,7 +119,7 @@ impl Replayer {
             (self.told_ns, self.told_looked_ns) = ([0.0; 3], 0);
         }
         self.told_until_ns = Some(end_ns);
-        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0, tells_spinning, looked_ns })
+        Some(AloneTime { start_ns, end_ns, alone_ns: more, tells_spinning, looked_ns })
     }
 
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.

@@ -127,7 +127,7 @@ impl StretchEstimate {
 
     /// The same within the bounds that hold of these windows in any case ([`crate::bounds`]). What memory costs is in none of them.
     pub fn within(self, windows: &Window, known: &Counterfactual) -> StretchEstimate {
-        let left = 1.0 - Bounds::most_lost_ns(windows, known).0 / windows.wall_ns.max(1.0);
+        let left = 1.0 - Bounds::most_lost_ns(windows, known) / windows.wall_ns.max(1.0);
         let (own, parts) = (self.slowdown(), self.evidence.parts);
         let memory = parts.memory.unwrap_or(0.0).max(0.0);
         let most = 1.0 / left.max(f64::MIN_POSITIVE) + memory;

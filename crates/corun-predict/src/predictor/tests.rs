@@ -152,7 +152,6 @@ fn what_one_phase_gains_and_the_next_loses_is_judged_over_the_whole_run() {
             start_ns: at,
             end_ns,
             alone_ns,
-            steal: 1.0,
             tells_spinning: false,
             looked_ns: 0.0,
         });

@@ -308,7 +308,6 @@ fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unle
                     start_ns,
                     end_ns,
                     alone_ns,
-                    steal: 1.0,
                     tells_spinning: false,
                     looked_ns: 0.0,
                 });
@@ -334,7 +333,6 @@ fn evidence_decides_where_sums_do_not() {
         start_ns: at * window_ns,
         end_ns: (at + 1) * window_ns,
         alone_ns: [0.98, 1.0, 1.0].map(|x| x * window_ns as f64),
-        steal: 1.0,
         tells_spinning: false,
         looked_ns: 0.0,
     };
@@ -373,7 +371,6 @@ fn verdict_with(course: &[Facts], alone: [f64; 3]) -> Verdict {
             start_ns: at * window_ns,
             end_ns: (at + 1) * window_ns,
             alone_ns: alone.map(|share| share * window_ns as f64),
-            steal: 1.0,
             tells_spinning: false,
             looked_ns: 0.0,
         });

@@ -18,7 +18,6 @@ fn verdict(seen: impl Fn(usize) -> Observation, alone_ms: Option<[u64; 3]>) -> V
             start_ns: BEGIN,
             end_ns: BEGIN + WALL_MS * MS,
             alone_ns,
-            steal: 1.0,
             tells_spinning: false,
             looked_ns: 0.0,
         });
