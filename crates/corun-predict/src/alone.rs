@@ -1,47 +1,45 @@
 //! What a program would do alone, from windows that it shared: the ledger alone.
 //!
-//! Method. Of a task's life, the time stolen by co-runners would not have been there. Nor would the part of its waiting
-//! for siblings that they caused by stealing from a sibling. Call the first `x` and the second `v`, as shares of its
-//! life: alone the task would have come as far in `1 - x - v` of the time, and the program's slowdown is
+//! Method. Alone, a task's life would not include the time that co-runners stole. Nor would it include the part of its waiting for
+//! siblings that co-runners caused by stealing from a sibling. Call the first `x` and the second `v`, as shares of its life. Alone the task
+//! would have come as far in `1 - x - v` of the time, and the program's slowdown is
 //!
 //! ```text
 //! slowdown = Σ compute_i / (1 - x_i - v_i)  /  Σ compute_i
 //! ```
 //!
-//! weighted with compute time because a task that computes nothing decides nothing. `v` cannot be read off a ledger, but
-//! it is bounded three times, and the least of the bounds is what the tasks of a program that waits only for itself have:
+//! weighted with compute time, because a task that computes nothing decides nothing. A ledger does not show `v`, but there are three bounds.
+//! The tightest of them is what a program shows whose tasks wait only for each other:
 //!
-//! 1. It is no longer than the task waited at all, less the waiting that the program has of its own. That shows in
-//!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing. In any
-//!    case it is no less than what wake-ups take ([`crate::wake_ups`]): alone CPUs sleep while tasks do, and beside a busy loop
-//!    they do not.
-//! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
-//!    a waiting task by one at most. Where more tasks have work than there are CPUs, several of them may wait for the same
-//!    co-runner at once: their steals then rise and fall together from window to window, and leave less ([`Hints::overlap`]).
-//!    When thefts of different tasks were, sums do not tell. They are taken to fall independently of each other. A task that
-//!    spins takes its turns as a loop does, and turns of loops may fall together or never do, for as long as they last. So at most
-//!    no two tasks of a program that spins are stolen from at once ([`Hints::apart`]).
-//! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
-//!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
+//! 1. `v` is no longer than the task waited at all, less the program's own waiting. **Quiet** windows, in which nothing was stolen, show
+//!    that ([`own_waiting`]). If there are none, it is assumed to be nothing. In any case it is no less than wake-ups take
+//!    ([`crate::wake_ups`]): alone CPUs sleep while tasks do, and next to a busy loop they do not.
+//! 2. `v` is no longer than the time in which a sibling was stolen from and the task was not: every nanosecond taken from a sibling delays a
+//!    waiting task by one at most. If more tasks have work than there are CPUs, several of them may wait for the same co-runner at once.
+//!    Their steals then rise and fall together from window to window, and leave less ([`Hints::overlap`]). Sums do not tell when thefts
+//!    from different tasks were. They are assumed to be independent of each other. A task that spins takes turns with a loop, and the turns
+//!    of several loops may coincide or never do, for as long as they last. So for a program that spins, the most is that no two of its
+//!    tasks are stolen from at once ([`Hints::apart`]).
+//! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than the one for which
+//!    the first two bounds leave least. In a pipeline, that is the critical stage, which never waits.
 //!
-//! Wake-ups also bound the slowdown from above, and may make it less than 1: a program that takes turns on the one CPU that a loop
-//! keeps awake can be faster than one whose threads each wait for a CPU of their own to wake up. Its waiting for siblings is
-//! negative then.
+//! Wake-ups also bound the slowdown from above, and may make it less than 1. A program that takes turns on the one CPU that a loop keeps
+//! awake can be faster than one whose threads each wait for a CPU of their own to wake up. Its waiting for siblings is negative then.
 //!
-//! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime, and where the
-//! program wants more CPUs than there are, as far as it would have more of them alone ([`crate::crowded`]). And whatever comes
-//! of it, the bounds hold that hold for every program ([`crate::bounds`]).
+//! Threads that queue behind a sibling count as stolen from if co-runners held CPUs in the meantime. If the program wants more CPUs than
+//! there are, they count as far as it would have more CPUs alone ([`crate::crowded`]). The result is kept within the bounds that hold for
+//! every program ([`crate::bounds`]).
 //!
-//! A program that is never left in peace shows nowhere how much it waits on its own: two threads that take turns on the one
-//! CPU that a loop leaves them look alike whether alone they would overlap wholly or hardly. Its slowdown lies between that
-//! bound and the other, no induced waiting at all, and the upper one is too high on average; [`likely`] goes a fixed part of
-//! the way down (`WAITS_OF_ITS_OWN`).
+//! A program that is never left in peace does not show how much it waits on its own. Two threads that take turns on the one CPU that a
+//! loop leaves them look alike whether alone they would overlap wholly or hardly. The slowdown lies between that bound and the other one,
+//! no induced waiting at all. The upper bound is too high on average, so [`likely`] goes a fixed part of the way down
+//! (`WAITS_OF_ITS_OWN`).
 //!
-//! Limits: that part is the same for all programs, so those whose threads never wait alone look less slowed than they are,
-//! and those that always do (a lock that is always taken, a pool without requests) more; the interval tells how far the
-//! bounds lie apart. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
-//! Within a window, steals of different tasks are taken to fall as they do between windows, or where each task has a CPU of its own,
-//! independently of each other.
+//! Limits: that part is the same for all programs. So programs whose threads never wait alone look less slowed than they are, and
+//! programs whose threads always do (a lock that is always taken, a pool without requests) look more slowed. The interval shows how far
+//! the bounds lie apart. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
+//! Within a window, steals from different tasks are assumed to coincide as they do between windows; if each task has a CPU of its own, they
+//! are assumed to be independent.
 
 use crate::bounds::Bounds;
 use crate::calibrated::WAITS_OF_ITS_OWN;
@@ -53,7 +51,7 @@ use corun_model::worker::is_worker;
 use corun_model::TaskId;
 use std::collections::BTreeMap;
 
-/// What the ledger says of running alone.
+/// What the ledger says about running alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alone {
     /// Time beside co-runners by time alone.
@@ -66,14 +64,14 @@ pub struct Alone {
     pub slowest: f64,
 }
 
-/// What a row of windows tells that their sum does not.
+/// What consecutive windows tell that their sum does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hints {
-    /// How long the program waits for its own reasons per time computing; `None`: it was never left in peace.
+    /// How long the program waits for its own reasons, per time computing; `None`: it was never left in peace.
     pub own_waiting: Option<f64>,
     /// How far tasks that are more than the CPUs are stolen from at the same moments, 0..=1; 0: independently of each other.
     pub overlap: f64,
-    /// What a wake-up takes where CPUs sleep, in nanoseconds; 0: nobody knows.
+    /// How long a wake-up takes if CPUs sleep, in nanoseconds; 0: nobody knows.
     pub wake_up_ns: f64,
     /// Tasks are never stolen from at the same moment.
     pub apart: bool,
@@ -85,7 +83,7 @@ impl Hints {
         Hints { own_waiting: Some(f64::INFINITY), overlap: 0.0, ..self }
     }
 
-    /// What these windows, which follow each other, tell of a machine that takes so long for a wake-up.
+    /// The hints of these consecutive windows, on a machine with this time for a wake-up.
     pub fn of(windows: &[Window], wake_up_ns: f64) -> Hints {
         let quiet = quiet(windows);
         Hints {
@@ -96,27 +94,26 @@ impl Hints {
         }
     }
 
-    /// How long a task would have waited for siblings alone, in nanoseconds, at least: in proportion to what it computed, or for
-    /// wake-ups.
+    /// How long a task would have waited for siblings alone at least, in nanoseconds: in proportion to its computing, or for wake-ups.
     fn own_waiting_ns(&self, s: &Spent, wake_ups: WakeUps) -> f64 {
         (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(wake_ups.waiting_ns(s).min(s.sibling_ns))
     }
 }
 
-/// How long a task would take alone at the least, in nanoseconds: nobody computes for it, and where each task has a CPU of its own
-/// (`roomy`) nobody keeps that awake while it sleeps.
+/// How long a task would take alone at least, in nanoseconds. Nobody computes for it, and if each task has a CPU of its own (`roomy`),
+/// nobody keeps that CPU awake while it sleeps.
 fn least_alone_ns(s: &Spent, wake_ups: WakeUps, roomy: bool) -> f64 {
     s.compute_ns + if roomy { s.own_ns + wake_ups.waiting_ns(s) } else { 0.0 }
 }
 
-/// What a window's slowdown most likely is: its upper bound, or somewhat less where nobody knows how long the program
-/// waits on its own. `None`: the subject computed nothing.
+/// The likely slowdown of a window: its upper bound, or somewhat less if nobody knows how long the program waits on its own. `None`: the
+/// subject computed nothing.
 pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
     Some(Sums::of(window, hints.wake_up_ns, &Bounds::of(window))?.likely(hints))
 }
 
-/// Of a window whose bounds are known: what it is if all waiting for siblings is the program's own, what [`likely`] says, and the most
-/// that it may be.
+/// For a window whose bounds are known: the slowdown if all waiting for siblings is the program's own, the answer of [`likely`], and the
+/// most that it may be.
 pub(crate) fn own_likely_most(window: &Window, hints: Hints, bounds: &Bounds) -> Option<[Alone; 3]> {
     let sums = Sums::of(window, hints.wake_up_ns, bounds)?;
     let apart = window.total().spins();
@@ -125,8 +122,8 @@ pub(crate) fn own_likely_most(window: &Window, hints: Hints, bounds: &Bounds) ->
 }
 
 impl Alone {
-    /// The same, where no slowdown can be more than that, which is 1 or more. Its parts still sum to `slowdown - 1`. The slowest
-    /// task may be slowed by more, as long as the rest makes up for it.
+    /// The same if no slowdown can be more than `most`, which is 1 or more. The parts still sum to `slowdown - 1`. The slowest task may be
+    /// slowed by more, if the rest makes up for it.
     fn at_most(self, most: f64) -> Alone {
         if self.slowdown <= most {
             return self;
@@ -136,7 +133,7 @@ impl Alone {
         Alone { slowdown: most, steal: self.steal * scale, sync: self.sync * scale, slowest }
     }
 
-    /// This share of the way to what is `least`. Its parts still sum to `slowdown - 1`.
+    /// This share of the way to `least`. The parts still sum to `slowdown - 1`.
     fn towards(self, least: Alone, share: f64) -> Alone {
         let between = |most: f64, least: f64| most.powf(1.0 - share) * least.powf(share);
         let slowdown = between(self.slowdown, least.slowdown);
@@ -152,7 +149,7 @@ impl Alone {
     }
 }
 
-/// What is the same of a window whatever its hints are: a window of thousands of tasks is gone through for it once.
+/// The sums of a window that do not depend on its hints, so that a window of thousands of tasks is walked once.
 struct Sums<'a> {
     window: &'a Window,
     compute_ns: f64,
@@ -223,8 +220,8 @@ impl Sums<'_> {
     }
 }
 
-/// The windows in which, as in those before them, next to nothing was stolen, together. `None`: they are too small a share of all to
-/// tell anything of the rest.
+/// The windows in which next to nothing was stolen, nor in the window before, together. `None`: they are too few to tell anything about
+/// the rest.
 fn quiet(windows: &[Window]) -> Option<Window> {
     let quiet: Vec<bool> = windows
         .iter()
@@ -236,26 +233,26 @@ fn quiet(windows: &[Window]) -> Option<Window> {
     are_enough.then(|| Window::sum(found))
 }
 
-/// How long the program waits of its own per time computing, going by a window in which nothing was stolen. A thread that only
-/// waits for the others to end says nothing of how long they wait.
+/// How long the program waits for its own reasons per time computing, in a window in which nothing was stolen. A thread that only waits
+/// for the others to end does not show how long they wait.
 fn own_waiting(quiet: &Window) -> f64 {
     let sum = |get: fn(&Spent) -> f64| quiet.workers().map(get).sum::<f64>();
     sum(Spent::waiting_ns) / sum(|s| s.compute_ns)
 }
 
-/// Definition: fewest changes from window to window that a correlation is taken of: its standard error is a fifth then.
+/// Definition: fewest changes from window to window for a correlation: its standard error is a fifth then.
 const FEWEST: usize = 24;
 /// Limit: a smaller part of a sum is rounding.
 const ROUNDING: f64 = 1e-3;
 
-/// The correlation between the tasks' steals, 0..=1, of their changes from one window to the next: what goes up and
-/// down together over long times (an interferer that comes and goes) shows in the windows as it is.
+/// The correlation between the changes of the tasks' steals from one window to the next, 0..=1. Steals that rise and fall together over
+/// long times (an interferer that comes and goes) show in the windows anyway.
 fn overlap(windows: &[Window]) -> f64 {
     let share = |w: &Window, id: &TaskId| w.tasks.get(id).map_or(0.0, |s| s.stolen_ns / w.wall_ns);
     let (mut of_sum, mut of_each) = (0.0, BTreeMap::<TaskId, f64>::new());
     for pair in windows.windows(2) {
         let mut all = 0.0;
-        // Only who is in one of the two: a build has thousands of tasks, a few at a time.
+        // Only tasks that are in one of the two: a build has thousands of tasks, a few at a time.
         let gone = pair[0].tasks.keys().filter(|id| !pair[1].tasks.contains_key(id));
         for id in pair[1].tasks.keys().chain(gone) {
             let change = share(&pair[1], id) - share(&pair[0], id);

@@ -1,8 +1,8 @@
-//! Simpler predictors, fed with the same windows, to be compared with.
+//! Simpler predictors, fed with the same windows, for comparison.
 //!
-//! CPI and MPKI are those of PACT'16 §4: the metric beside co-runners by the metric alone, over all tasks. They do not see
-//! that a program can spin or wait instead of working. CPU share sees what the scheduler gave but not what was done with
-//! it; run-queue latency sees waiting for a CPU but not what that delays. The last is the paper's own formula for useful work.
+//! CPI and MPKI are those of PACT'16 §4: the shared metric divided by the metric alone, over all tasks. They do not see that a program can
+//! spin or wait instead of working. CPU share sees what the scheduler gave but not how it was used. Run-queue latency sees waiting for a CPU
+//! but not its consequences. The last one is the paper's own formula for useful work.
 
 use crate::estimate::Baselines;
 use crate::switch_cost::switch_cost_ns;

@@ -1,23 +1,22 @@
-//! When a program has begun: its first windows are not like the rest, and do not speak for it.
+//! When a program had begun: its first windows are not like the rest, and do not represent it.
 //!
-//! For half a second its threads have yet to start, and the kernel's averages of their load, by which it shares CPUs, take
-//! 0.35 s to fill. After that, many programs prepare on one thread what they then do on all. Where that ends is the
-//! truncation that leaves the least standard error of the mean (MSER: White, "An effective truncation heuristic for bias
-//! reduction in simulation output", 1997), of the logarithm of how many CPUs its tasks wanted: of threads that spin or
-//! compute steal does not change that.
+//! For half a second its threads have yet to start, and the kernel's averages of their load, which decide how it shares CPUs, take 0.35 s to
+//! fill. After that, many programs prepare on one thread what they then do on all. The end of that is the truncation that leaves the
+//! least standard error of the mean (MSER: White, "An effective truncation heuristic for bias reduction in simulation output", 1997). The
+//! mean is that of the logarithm of how many CPUs its tasks wanted. For threads that spin or compute, steal does not change that.
 //!
-//! Limits: a beginning of more than half of what was seen is not taken for one; a later change is one of phase.
+//! Limits: a beginning of more than half of what was seen does not count as one. A later change is a change of phase.
 
 use crate::calibrated::OTHER_PHASE;
 use crate::interval::FEWEST;
 use crate::useful_work::{wall_ns, Window};
 
-/// Definition: until then it always begins.
+/// Definition: until then every program begins.
 pub(crate) const LEAST_NS: u64 = 500_000_000;
 /// Definition: the shortest stretch that counts as one value, in nanoseconds of wall time.
 const BATCH_NS: f64 = 150_000_000.0;
 
-/// When the program had begun, going by its shared windows since `begin_ns`; `None`: there is not as much after it, or it computed
+/// When the program had begun, according to its shared windows since `begin_ns`; `None`: there is not as much after it, or it computed
 /// nothing any more.
 pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
     let least_ns = begin_ns + LEAST_NS;
@@ -30,7 +29,7 @@ pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
     truncation(windows).map(|ns| ns.max(least_ns)).filter(is_enough).or(Some(least_ns).filter(is_enough))
 }
 
-/// Where cutting the beginning off leaves the least standard error of the mean, if what is cut off is another.
+/// The cut that leaves the least standard error of the mean, if the part before it differs.
 fn truncation(windows: &[Window]) -> Option<u64> {
     let mut values: Vec<(u64, f64)> = Vec::new();
     let (mut start_ns, mut wall_ns, mut wanted_ns) = (None, 0.0, 0.0);

@@ -1,55 +1,57 @@
 //! The numbers of the predictor that were set by looking at runs: all of them, and nothing else.
 //!
-//! Every other number in this crate is a **definition** (what a word means, such as from which share of the work on a task is a worker), a
-//! **limit** (on memory, on time, on rounding), or follows from these. A test counts them, and fails where one stands outside of this file
+//! Every other number in this crate is a **definition** (the meaning of a word, such as from which share of the work on a task is a worker),
+//! a **limit** (on memory, on time, on rounding), or follows from these. A test counts them, and fails if one is outside of this file
 //! (`tests::every_number_is_calibrated_here_or_is_a_definition_or_a_limit`).
 //!
-//! Errors are standard deviations of logarithms, so 0.09 is 9 %. None of them counts where less can be wrong at all: next to nobody all
+//! Errors are standard deviations of logarithms, so 0.09 is 9 %. None of them is larger than the possible error: if nobody else runs, all
 //! are 0.
 
-/// How far a way is off beyond what its windows show by chance: the rest of a run is not like its beginning, and computing itself
-/// changes next to others.
+/// How far off a method is besides chance in its windows: the rest of a run is not like its beginning, and computing itself changes next
+/// to others.
 ///
-/// Unit: a logarithm of the slowdown. From: recorded live co-runs that are not those of the study (docs/accuracy.md), with which 0.08 held
-/// 95 % for dedicated windows and 0.09 for the ledger of programs whose tasks do not wait for each other.
+/// Unit: a logarithm of the slowdown. From: recorded live co-runs, other than those of the study (docs/accuracy.md). There, 95 % of the
+/// intervals held with 0.08 for dedicated windows, and with 0.09 for the ledger of programs whose tasks do not wait for each other.
 pub(crate) const REST_OF_RUN: f64 = 0.09;
 
-/// In how many of all programs, of those that are never left in peace, waiting for siblings is the program's own; in the rest it is
-/// induced. So the slowdown lies this far down from the upper bound to the lower, give or take `√(p(1 - p))` of that way.
+/// The share `p` of programs that are never left in peace in which waiting for siblings is the program's own. In the rest it is induced. So
+/// the slowdown lies this far down from the upper bound to the lower, give or take `√(p(1 - p))` of that way.
 ///
-/// Unit: a share of programs. From: 40 recorded co-runs of eight programs; the upper bound was 4 % too high on average and this is not.
+/// Unit: a share of programs. From: 40 recorded co-runs of eight programs. The upper bound was 4 % too high on average; with this it is
+/// not.
 pub(crate) const WAITS_OF_ITS_OWN: f64 = 0.2;
 
-/// How far a replay is off besides what its log leaves open.
+/// How far off a replay is besides what its log leaves open.
 ///
 /// Unit: a logarithm. From: nine live programs (the half of eighteen that a seed chose), next to one and two loops. The replay was off by
-/// 5 % in the root mean square, and with 6 % all 20 intervals hold; of the other half 15 of 17 do, and it was off by 9.5 % in the mean.
+/// 5 % in the root mean square, and with 6 % all 20 intervals hold. For the other half, 15 of 17 hold, and it was off by 9.5 % on average.
 pub(crate) const REPLAY: f64 = 0.06;
 
-/// By how much the number of blockings for the time computing varies from window to window at most where a program goes in steps.
+/// How much the number of blockings per time computing varies at most from window to window in a program that goes in steps.
 ///
-/// Unit: standard deviation by mean. From: recorded programs; 1 to 10 % in the six that have barriers, 13 to 500 % in the others.
+/// Unit: standard deviation divided by mean. From: recorded programs; 1 to 10 % in the six that have barriers, 13 to 500 % in the others.
 pub(crate) const STEPS_VARY: f64 = 0.125;
 
-/// By what factor time or blockings for the same work may differ alone and next to co-runners.
+/// The factor by which time or blockings for the same work may differ alone and next to co-runners.
 ///
 /// Unit: a factor. From: `triad`, which took 1.5 times as long on memory that two threads want at once, and some room.
 pub(crate) const SAME_WORK: f64 = 2.0;
 
-/// By what factor branches per instruction and mispredictions per branch differ between code that computes and a loop that waits.
+/// The factor by which branches per instruction and mispredictions per branch differ between code that computes and a loop that waits.
 ///
-/// Unit: a factor. From: set by hand, for loops of two to five instructions next to code with a branch in five to twenty; judged on programs of NPB and
-/// PARSEC on the modelled machine.
+/// Unit: a factor. From: set by hand, for loops of two to five instructions compared with code that has a branch in five to twenty; judged
+/// on programs of NPB and PARSEC on the modelled machine.
 pub(crate) const OTHER_CODE: f64 = 1.5;
 
-/// By how much a feature of a program's behaviour must differ for it to be another phase.
+/// How much a feature of a program's behavior must differ for it to be another phase.
 ///
-/// Unit: a logarithm. From: set by hand, in the middle of what five features had one by one (0.07 to 0.3); judged on the modelled record of predictions.
+/// Unit: a logarithm. From: set by hand, in the middle of the numbers that five features had one by one (0.07 to 0.3); judged on the
+/// modelled record of predictions.
 pub(crate) const OTHER_PHASE: f64 = 0.25;
 
-/// What an idle machine's background may take of a run at once: daemons that wake up for a moment.
+/// How much an idle machine's background may take from a run at once: daemons that wake up for a moment.
 ///
-/// Unit: nanoseconds. From: idle machines of the study of verdicts, of which daemons were seen to take up to 3 ms of a CPU.
+/// Unit: nanoseconds. From: idle machines of the study of verdicts, where daemons took up to 3 ms of a CPU.
 pub(crate) const MOMENT_NS: u64 = 4_000_000;
 
 #[cfg(test)]
@@ -70,7 +72,7 @@ mod tests {
         found
     }
 
-    /// Numbers with digits after the point, but for halves and wholes: those are in every equation.
+    /// Numbers with digits after the point, except for halves and wholes: those are in every equation.
     fn fractions(line: &str) -> Vec<&str> {
         let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_'));
         let is_fraction = |word: &&str| {

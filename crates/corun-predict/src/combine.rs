@@ -1,12 +1,13 @@
-//! What a way to a slowdown says, and the one rule by which the answers of several become one.
+//! The answer of an estimator, and the one rule that combines several answers.
 //!
-//! Every way is an estimator: dedicated windows with each meter, a replay, the ledger, PACT'16's own formula. Each returns
-//! [`Evidence`]: the logarithm `y` of the slowdown, its standard error `s` with the degrees of freedom behind it, and its bias `b`, which
-//! is how far off the way may be whatever chance does. A way that does not apply says why ([`crate::CannotTell`]), or loses by its standard error.
+//! Every way to a slowdown is an estimator: dedicated windows with each meter, a replay, the ledger, PACT'16's own formula. Each returns
+//! [`Evidence`]: the logarithm `y` of the slowdown, its standard error `s` with the degrees of freedom, and its bias `b`, which is how far
+//! off the method may be whatever chance does. An estimator that does not apply says why ([`crate::CannotTell`]), or loses because of its
+//! standard error.
 //!
 //! Method: inverse variance with a variance between estimators (as between studies in a meta-analysis, DerSimonian and Laird 1986).
-//! Of two ways one sees more: dedicated windows see memory, a replay sees the order of events, the ledger sees sums. So what they differ
-//! by, chance in the first apart, is an error of the second:
+//! One of two estimators sees more: dedicated windows see memory, a replay sees the order of events, the ledger sees sums. So if they
+//! differ by more than chance in the first explains, the second is wrong:
 //!
 //! ```text
 //! τ² = max(0, (y₁ - y₂)² - s₁²)
@@ -14,29 +15,30 @@
 //! y  = (y₁/v₁ + y₂/v₂) / (1/v₁ + 1/v₂)
 //! ```
 //!
-//! A way that contradicts a certain answer has no say; one that scatters has none against a steady one. Of three, the result of the two
-//! that see less is the second. Two meters of the same windows share their chance, so `s₁` is the error of their difference and
-//! `s₂` and `b₂` are 0: then the weight of the first is `1 - (s₁ / (y₁ - y₂))²`, the positive-part estimator of James and Stein (1961).
+//! An estimator that contradicts a certain answer has no weight. One that scatters has none against a steady one. If there are three, the
+//! result of the two that see less is the second. Two meters of the same windows share their chance, so `s₁` is the error of their
+//! difference, and `s₂` and `b₂` are 0. The weight of the first is then `1 - (s₁ / (y₁ - y₂))²`: the positive-part estimator of James and
+//! Stein (1961).
 //!
-//! A replay has no chance in it, but leaves open what its log does: that is its `s` in the weights, and its bias in the interval.
+//! A replay has no chance in it, but its log leaves something open. That is its `s` in the weights. In the interval it is one of the ends.
 //!
-//! Limits: ways that see the same shared windows have chance in common, so in the result their errors add up, and not their squares.
+//! Limits: estimators that see the same shared windows have chance in common. So in the result their errors add up, and not their squares.
 
 use crate::estimate::Parts;
 use crate::interval::{chance, degrees, Spread};
 
-/// What an estimator says of a stretch.
+/// An estimator's answer for a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
     /// The logarithm of the slowdown.
     pub log_slowdown: f64,
-    /// How far chance may have moved that: a standard error.
+    /// How far chance may have moved it: a standard error.
     pub standard_error: f64,
-    /// The degrees of freedom behind it; 0: windows are too few to tell how far they scatter, and `standard_error` says nothing.
+    /// The degrees of freedom of that; 0: there are too few windows to tell how far they scatter, and `standard_error` says nothing.
     pub degrees_of_freedom: usize,
-    /// How far the way itself may be off: a standard deviation.
+    /// How far off the method itself may be: a standard deviation.
     pub bias: f64,
-    /// What makes up the slowdown.
+    /// The parts of the slowdown.
     pub parts: Parts,
 }
 
@@ -63,7 +65,7 @@ impl Evidence {
         (degrees > 0).then_some(Spread { error, degrees })
     }
 
-    /// What this and one that sees `less` come to; where it cannot be told how far either scatters, this stands.
+    /// This combined with an answer that sees `less`. If nobody can tell how far one of them scatters, this stands.
     pub(crate) fn with(&self, less: &Evidence) -> (Evidence, Weight) {
         match self.spread().zip(less.spread()) {
             Some((own, of_less)) => {
@@ -99,28 +101,28 @@ impl Evidence {
     }
 }
 
-/// How an answer that sees more is weighed against one that sees less. Errors are standard deviations of logarithms.
+/// How an answer that sees more is weighed against an answer that sees less. Errors are standard deviations of logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
-    /// The share of the one that sees more, 0..=1.
+    /// The share of the answer that sees more, 0..=1.
     pub share: f64,
     /// How far chance may have moved it.
     pub error: f64,
-    /// The same of the one that sees less.
+    /// The same for the answer that sees less.
     pub error_of_less: f64,
-    /// How far the one that sees less is off, chance apart, as the difference shows.
+    /// How far off the answer that sees less is, apart from chance, as the difference shows.
     pub bias_of_less: f64,
 }
 
 impl Weight {
-    /// Of an answer with this `error` that lies `apart` from one that sees less.
+    /// For an answer with this `error` that lies `apart` from one that sees less.
     pub(crate) fn of(apart: f64, error: f64, error_of_less: f64, bias_of_less: f64) -> Weight {
         let contradicts = (apart.powi(2) - error.powi(2)).max(0.0).sqrt();
         let bias_of_less = bias_of_less.max(contradicts);
         Weight { share: 1.0, error, error_of_less, bias_of_less }.by_variance()
     }
 
-    /// The same of one that sees less and cannot be off by more than this.
+    /// The same if the answer that sees less cannot be off by more than this.
     pub(crate) fn at_most(self, bias: f64) -> Weight {
         Weight { bias_of_less: self.bias_of_less.min(bias), ..self }.by_variance()
     }
@@ -132,7 +134,7 @@ impl Weight {
         Weight { share, ..self }
     }
 
-    /// The weighted mean of what both say.
+    /// The weighted mean of both.
     pub(crate) fn mean(&self, more: f64, less: f64) -> f64 {
         self.share * more + (1.0 - self.share) * less
     }

@@ -1,13 +1,13 @@
-//! Sums of hardware events that know of how much time they are the sum.
+//! Sums of hardware events, each with the time that it covers.
 //!
-//! Not all of a program's time is counted: a task is counted from the end of the window in which it first ran, and in a
-//! short window a group of events may not get its turn. So each sum has the time on a CPU beside it that it was counted
-//! in, and speaks for a whole only where that is nearly all of it ([`NEARLY_ALL`]).
+//! Not all of a program's time is counted. A task is counted from the end of the window in which it first ran, and in a short window a group
+//! of events may not get its turn. So each sum comes with the time on a CPU in which it was counted. It represents a whole only if that is
+//! nearly all of it ([`NEARLY_ALL`]).
 
 use serde::{Deserialize, Serialize};
 
-/// Definition: share of a time on a CPU that must have been counted to speak for all of it. The first window of a program's threads is
-/// not counted, and where groups of events take turns some windows have none of one group: a tenth of a short run.
+/// Definition: the share of a time on a CPU that must have been counted to represent all of it. The first window of a program's threads is
+/// not counted, and if groups of events take turns, some windows have none of one group. That is a tenth of a short run.
 pub const NEARLY_ALL: f64 = 0.75;
 
 /// A sum of events, and the time on a CPU in which they were counted, in nanoseconds.
@@ -15,12 +15,12 @@ pub const NEARLY_ALL: f64 = 0.75;
 pub struct Counted {
     /// Events.
     pub sum: f64,
-    /// In how much time.
+    /// The time in which they were counted.
     pub in_ns: f64,
 }
 
 impl Counted {
-    /// Events of a time on a CPU; `None`: not counted.
+    /// Events in a time on a CPU; `None`: not counted.
     pub fn of(events: Option<f64>, on_cpu_ns: f64) -> Counted {
         events.filter(|_| on_cpu_ns > 0.0).map_or(Counted::default(), |sum| Counted { sum, in_ns: on_cpu_ns })
     }
@@ -31,19 +31,19 @@ impl Counted {
         Counted { sum: self.sum + o.sum, in_ns: self.in_ns + o.in_ns }
     }
 
-    /// What is in this but not in `o`, a part of it.
+    /// This without `o`, which is a part of it.
     #[must_use]
     pub fn less(self, o: Counted) -> Counted {
         let in_ns = (self.in_ns - o.in_ns).max(0.0);
         Counted { sum: if in_ns > 0.0 { (self.sum - o.sum).max(0.0) } else { 0.0 }, in_ns }
     }
 
-    /// Events per nanosecond, going by what was counted; `None`: nothing was.
+    /// Events per nanosecond of the counted time; `None`: nothing was counted.
     pub fn rate(&self) -> Option<f64> {
         (self.in_ns > 0.0).then(|| self.sum / self.in_ns)
     }
 
-    /// Events in all of a time on a CPU of which nearly all was counted; `None`: less was.
+    /// Events in all of a time on a CPU, if nearly all of it was counted.
     pub fn whole(&self, on_cpu_ns: f64) -> Option<f64> {
         self.rate().filter(|_| self.in_ns >= NEARLY_ALL * on_cpu_ns).map(|rate| rate * on_cpu_ns)
     }

@@ -1,39 +1,38 @@
-//! What is known of a run alone by better means than sums: the seam for a replay of what was recorded.
+//! What is known about a run alone by better means than sums: the seam for a replay of the recorded run.
 //!
-//! Sums of time tell how much was stolen, not whether it mattered: theft may have come out of a sleep that would have been
-//! longer, or out of a task that nobody waited for. Whoever knows the order of events can tell. Such a source says of
-//! a stretch of the run how long the subject would have taken alone for what it did in it ([`AloneTime`]). That is preferred to
-//! sums, within the bounds that hold in any case.
+//! Sums of time tell how much was stolen, but not whether it mattered. Theft may have shortened a sleep, or it may have hit a task that
+//! nobody waited for. The order of events can tell. A source that knows it says of a stretch of the run how long the subject would have
+//! taken alone for the work in that stretch ([`AloneTime`]). Its answer is preferred to sums, within the bounds that hold in any case.
 
 use serde::{Deserialize, Serialize};
 
-/// How long the subject would have taken alone for what it did in a stretch of its run.
+/// How long the subject would have taken alone for the work in a stretch of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AloneTime {
     /// Start of the stretch on the host's clock, in nanoseconds.
     pub start_ns: u64,
     /// Its end; after its start.
     pub end_ns: u64,
-    /// The time alone, in nanoseconds: at least, most likely, at most. In this order, from 0 to what one likes: a program may
+    /// The time alone, in nanoseconds: at least, most likely, at most, in this order. It may be longer than the stretch: a program may
     /// take longer alone.
     pub alone_ns: [f64; 3],
-    /// Whether what the subject spun was told from what it computed; else this says little of one that spins.
+    /// Whether spinning was separated from computing. If not, this says little about a program that spins.
     #[serde(default)]
     pub tells_spinning: bool,
-    /// How long it slept again and again while nobody of it was at work, in nanoseconds: perhaps it looked for something outside of it,
-    /// and what delayed that is not known.
+    /// How long it slept again and again while none of its tasks was at work, in nanoseconds. Perhaps it looked for something outside of
+    /// it, and nobody knows what delayed that.
     #[serde(default)]
     pub looked_ns: f64,
 }
 
-/// Of a stretch: how much of it evidence covers, and what was lost in that.
+/// How much of a stretch evidence covers, and the loss in that part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Covered {
-    /// Time that evidence speaks of, in nanoseconds.
+    /// Time that evidence covers, in nanoseconds.
     pub wall_ns: f64,
-    /// Lost in that time, in nanoseconds: at least, most likely, at most. Less than 0 where it would take longer alone.
+    /// Lost in that time, in nanoseconds: at least, most likely, at most. Less than 0 if it would take longer alone.
     pub lost_ns: [f64; 3],
-    /// As [`AloneTime::tells_spinning`], of all of it.
+    /// Whether [`AloneTime::tells_spinning`] is true in all of it.
     pub tells_spinning: bool,
 }
 
@@ -45,8 +44,8 @@ pub struct Counterfactual(Vec<AloneTime>);
 const MOST: usize = 4_096;
 
 impl Counterfactual {
-    /// Adds what is known of another stretch. One that is empty, is out of order or begins before the last one ended says
-    /// nothing that could be counted once, and is left out.
+    /// Adds what is known about another stretch. A stretch that is empty, is out of order or begins before the last one ended cannot be
+    /// counted once, and is left out.
     pub fn push(&mut self, evidence: AloneTime) {
         let [least, likely, most] = evidence.alone_ns;
         let is_ordered = 0.0 <= least && least <= likely && likely <= most && most.is_finite();
@@ -65,7 +64,7 @@ impl Counterfactual {
         self.0.iter().map(|e| e.looked_ns).sum()
     }
 
-    /// What is known of this stretch of the host's clock. Evidence that reaches beyond it counts in proportion.
+    /// What is known about this stretch of the host's clock. Evidence that reaches beyond it counts in proportion.
     pub fn of(&self, start_ns: u64, end_ns: u64) -> Covered {
         let first = self.0.partition_point(|e| e.end_ns <= start_ns);
         let within = self.0[first..].iter().take_while(|e| e.start_ns < end_ns);
@@ -84,7 +83,7 @@ impl Counterfactual {
     }
 }
 
-/// Two stretches, one after the other, as one: what lies between them is taken to be lost as they are.
+/// Two consecutive stretches as one. The time between them is assumed to have lost as much as they did.
 fn together(pair: &[AloneTime]) -> AloneTime {
     let [a, b] = pair else { return pair[0] };
     let of = |e: &AloneTime| (e.end_ns - e.start_ns) as f64;

@@ -1,29 +1,29 @@
-//! What steal costs a program that wants more CPUs than there are: its tasks would queue for each other alone, too.
+//! The cost of steal for a program that wants more CPUs than there are: its tasks would queue for each other alone, too.
 //!
-//! Method. Where a program never wants more than all CPUs, what was stolen from a task would not have been there, and nothing
-//! else. Where it does, neither holds. One nanosecond that a co-runner holds a CPU delays every task that wants one, and
-//! several of them may wait for the same co-runner; and of their waiting for a CPU a part is there alone. So what was taken
-//! from all tasks together is told by the CPUs that they would have used. They wanted `w` of them on average (they were on one
-//! or waited for it) and used `u`. If each wants one independently of the others, they would use
+//! Method. If a program never wants more than all CPUs, alone there would be no theft from a task, and nothing else would change. If it does want more,
+//! neither is true. While a co-runner holds a CPU, it delays every task that wants one, and several tasks may wait for the same
+//! co-runner. And a part of their waiting for CPUs is there alone, too. So the loss of all tasks together follows from the CPUs that they
+//! would have used. They wanted `w` of them on average (they were on one or waited for one) and used `u`. If each wants one independently of
+//! the others, alone they would use
 //!
 //! ```text
 //! a = E[min(how many want one, CPUs)]
 //! ```
 //!
-//! alone, and get through the same in `u / a` of the time. The share `1 - u / a` of all time in which they wanted CPUs is what
-//! co-runners cost. It is no more than what was stolen, each nanosecond counted for as many tasks as wait in turn: `w / a`.
+//! and get through the same work in `u / a` of the time. Co-runners cost the share `1 - u / a` of all time in which tasks wanted CPUs. That is no
+//! more than the theft, with each nanosecond counted for as many tasks as wait in turn: `w / a`.
 //!
-//! The CPUs are those that the tasks may use ([`crate::reach`]). Tasks that use CPUs together are taken by themselves, and those
-//! of them that may use only some of these CPUs use no more than these.
+//! The CPUs are those that the tasks may use ([`crate::reach`]). Tasks that use CPUs together form a group. Tasks of a group that may use
+//! only some of these CPUs use no more than these.
 //!
-//! Limits: tasks that want CPUs at the same moments (a barrier's, when they wake up) use fewer than tasks that do not, and of a
-//! sum of windows it is not known who lived at the same time.
+//! Limits: tasks that want CPUs at the same moments (those of a barrier, when they wake up) use fewer than other tasks. And a sum of windows
+//! does not show which tasks lived at the same time.
 
 use crate::reach::{Group, Set};
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 
-/// How much of what tasks waited for CPUs co-runners cost them, by the group of tasks that use CPUs together.
+/// How much of the tasks' waiting for CPUs co-runners caused, for each group of tasks that use CPUs together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Crowding {
     groups: Vec<(Group, Factors)>,
@@ -32,14 +32,14 @@ pub(crate) struct Crowding {
 /// The same for all tasks of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Factors {
-    /// Of what was stolen from a task, 0..=1.
+    /// The share of the theft from a task, 0..=1.
     stolen: f64,
-    /// Of what it queued behind siblings besides, 0..=1.
+    /// The share of its queueing behind siblings, 0..=1.
     queued: f64,
 }
 
 impl Factors {
-    /// Steal is what it looks like.
+    /// All theft counts, and no queueing.
     const NONE: Factors = Factors { stolen: 1.0, queued: 0.0 };
 }
 
@@ -59,7 +59,7 @@ impl Crowding {
         Crowding { groups: groups.into_iter().zip(factors).collect() }
     }
 
-    /// What co-runners cost this task of that window in waiting for CPUs, in nanoseconds.
+    /// How long this task of that window waited for CPUs because of co-runners, in nanoseconds.
     pub(crate) fn taken_ns(&self, window: &Window, task: Option<TaskId>, s: &Spent) -> f64 {
         let set = task.and_then(|task| window.reach.set_of.get(&task));
         let of = set.and_then(|at| self.groups.iter().find(|(group, _)| group.has(*at)));
@@ -88,8 +88,8 @@ fn factors(window: &Window, group: &Group, members: &[Member]) -> Factors {
     Factors { stolen: (taken / stolen).min(1.0), queued: more }
 }
 
-/// How many CPUs the tasks of a group would use on average. Those that may not leave a set of them use no more than it has; so
-/// of all such sets the one that confines most tells.
+/// How many CPUs the tasks of a group would use on average. Tasks that may not leave a set of CPUs use no more than it has. So the set that
+/// confines most decides.
 fn usable_in(window: &Window, group: &Group, members: &[Member]) -> f64 {
     let within = |set: &Set| {
         let is_within = |m: &&Member| m.set.is_some_and(|own| own.is_subset(set));
@@ -108,8 +108,8 @@ fn usable_in(window: &Window, group: &Group, members: &[Member]) -> f64 {
     narrower.into_iter().map(within).fold(usable, f64::min)
 }
 
-/// For what share of the window each of its tasks wants a CPU, 0..=1. Of tasks that did not live all the time one follows
-/// another, as in a build: their lives are laid end to end, and each piece as long as the window counts as a task.
+/// The share of the window for which each of its tasks wants a CPU, 0..=1. Tasks that did not live all the time follow each other, as in a
+/// build: their lives are laid end to end, and each piece as long as the window counts as a task.
 fn wanted_shares(wall_ns: f64, tasks: &[&Spent]) -> Vec<f64> {
     let (mut shares, mut open) = (Vec::new(), (0.0, 0.0));
     for s in tasks.iter().filter(|s| s.life_ns > 0.0) {
@@ -138,12 +138,12 @@ fn wanted_ns(s: &Spent) -> f64 {
     s.on_cpu_ns() + s.stolen_ns + s.queued_ns
 }
 
-/// How many of these CPUs tasks use on average that want one for these shares of the time, independently of each other.
+/// How many of these CPUs are used on average by tasks that want one for these shares of the time, independently of each other.
 fn usable_cpus(shares: &[f64], cpus: usize) -> f64 {
     if cpus == 0 {
         return shares.iter().sum();
     }
-    // How likely it is that so many are wanted, fewer than there are.
+    // How likely it is that this many are wanted, fewer than there are.
     let mut likely = vec![0.0; cpus];
     likely[0] = 1.0;
     for share in shares.iter().map(|w| w.clamp(0.0, 1.0)).filter(|w| *w > 0.0) {

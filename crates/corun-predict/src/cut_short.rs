@@ -1,18 +1,18 @@
-//! What was ended within a run before it was done, and how much of its life had been taken from it by then.
+//! Tasks that were ended within a run before they were done, and how much of their lives had been taken from them by then.
 //!
-//! A time limit within a run (a test runner's, `timeout`) ends it at the same time alone. But what it ended has got less far beside
-//! co-runners. Where a replay knows that somebody only waited for that limit, the run has lost what the work was behind; where none
-//! does, as of a shell that sleeps and then kills, nothing is known to be lost, and yet the run is not clean.
+//! A time limit within a run (a test runner's, `timeout`) ends it at the same time alone. But the task that it ended got less far alongside
+//! co-runners. If a replay knows that somebody only waited for that limit, the run has lost the time by which the work was behind. If no
+//! replay does, for example if a shell sleeps and then kills, no loss is known, and yet the run is not clean.
 //!
-//! So has a task that computes until another of its process, or of one that has started it, has slept for as long and tells it to stop: a benchmark
-//! of a fixed time. Nobody logs flags. What shows is that it ends as soon as that sleep is over, and that nobody sleeps on: who looks again
-//! and again whether others are done sleeps when they are. The sleep may have been called in pieces, and for any kind of timer: also a wait
-//! without a limit that a timer's interrupt ends, as of a `timerfd` or a signal.
+//! The same is true of a task that computes until another task has slept for as long and tells it to stop: a benchmark of a fixed time. The
+//! other is of its process, or of one that has started it. Nobody logs flags. But it ends as soon as that sleep is over, and the other does
+//! not sleep on: a task that looks again and again whether others are done sleeps when they are. The sleep may have been called in pieces,
+//! and with any kind of timer: also as a wait without a limit that a timer's interrupt ends, such as that of a `timerfd` or a signal.
 //!
-//! Of what sleeps for times of its own, what was taken may have come out of that, so it is not told.
+//! A task that sleeps for times of its own is not reported: the theft may have come out of its sleep.
 //!
-//! Limits: it is known where a run log is kept. A timer's signal to a task that computes is in no log, so a single thread that computes until an
-//! alarm is not told.
+//! Limits: this is known only if there is a run log. No log has a timer's signal to a task that computes, so a single thread that computes
+//! until an alarm is not reported.
 
 use crate::definitions::NEARLY_ALL;
 use crate::loss::{has_spare, SLOT_NS};
@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Limit: so many that were ended are remembered.
+/// Limit: this many ended tasks are remembered.
 const MOST: usize = 10_000;
 /// Limit: as far up it is looked who has started a process.
 const MOST_GENERATIONS: usize = 16;
@@ -34,14 +34,14 @@ const MOST_GENERATIONS: usize = 16;
 pub enum CutBy {
     /// A signal.
     Signal,
-    /// A time for which its own program slept.
+    /// A time for which its own program had slept.
     Timer,
 }
 
 /// Something that was ended before it was done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CutShort {
-    /// What it was called; `None`: not known.
+    /// Its name; `None`: not known.
     pub name: Option<String>,
     /// What ended it.
     pub by: CutBy,
@@ -58,10 +58,10 @@ impl CutShort {
     }
 }
 
-/// Those that were ended within a run.
+/// The tasks that were ended within a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
-    /// What tasks were called that ended in the last window, and in the one before.
+    /// The names of the tasks that ended in the last window, and in the one before.
     names: [BTreeMap<TaskId, Arc<str>>; 2],
     ended: BTreeMap<TaskId, (CutBy, Option<Arc<str>>)>,
     /// When tasks were born, and in which process.
@@ -114,7 +114,7 @@ struct Slept {
 }
 
 impl Slept {
-    /// Whether a task that was born then and ends now has lived for as long as this took.
+    /// Whether a task that was born then and ends now has lived for as long as this sleep.
     fn ends(&self, born_ns: u64, now_ns: u64) -> bool {
         let soon = self.until_ns..=self.until_ns + SLOT_NS;
         let meanwhile_ns = self.until_ns.saturating_sub(born_ns.max(self.from_ns));
@@ -135,14 +135,14 @@ impl Ended {
         }
     }
 
-    /// Takes what the run's tasks did, event by event.
+    /// Takes the events of the run's tasks.
     pub fn push(&mut self, log: &RunLog) {
         log.events.iter().for_each(|event| self.take(event));
     }
 
     fn take(&mut self, &Event { t_ns, task, what }: &Event) {
         match what {
-            // Whoever had that number before is another.
+            // The task that had that number before is another.
             What::Born { process, parent } => {
                 self.ended.remove(&task);
                 self.sleepers.remove(&task);
@@ -222,7 +222,7 @@ impl Ended {
             .any(|((_, by), slept)| *by != task && slept.ends(born_ns, now_ns) && !sleeps_on(by))
     }
 
-    /// The one from which most was taken of a run that was this in all; of those from which as much was, the one that lived longest.
+    /// The task from which most was taken, in a run that was this in all; if several are equal, the one that lived longest.
     pub fn worst(&self, whole: &Window) -> Option<CutShort> {
         let spent = self.ended.iter().filter_map(|(task, how)| Some((how, whole.tasks.get(task)?)));
         let worst = spent.filter(|(_, s)| s.life_ns > 0.0 && !has_spare(s)).max_by(|(_, a), (_, b)| {

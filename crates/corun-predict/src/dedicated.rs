@@ -1,19 +1,17 @@
-//! The paper's way: useful work in dedicated windows against useful work in shared ones (PACT'16 §4).
+//! The paper's way: useful work in dedicated windows compared with useful work in shared ones (PACT'16 §4).
 //!
-//! Method: the rate of useful work over all tasks, alone by beside co-runners. Counting all tasks together is right for
-//! tasks that are bound together and for those that take work from each other. In a pipeline the stage that limits it
-//! decides: its tasks hardly wait, the others wait for them. They are taken on their own then, so that stages which only
-//! fill or drain their queues during a window do not blur the rate. Where all tasks wait (an encoder whose threads wait
-//! for each other in turn) there is no such stage, and all of them count.
+//! Method: the rate of useful work over all tasks, alone divided by shared. Counting all tasks together is right for tasks that are bound
+//! together and for tasks that take work from each other. In a pipeline, the slowest stage decides: its tasks hardly wait, and the others
+//! wait for them. Then only its tasks count, so that stages which only fill or drain their queues during a window do not blur the rate. If
+//! all tasks wait (an encoder whose threads wait for each other in turn), there is no such stage, and all of them count.
 //!
-//! What useful work is measured in depends on what is known ([`Yardstick`]), and what counters add to time counts as far as
-//! it is more than noise ([`Speed`]).
+//! The unit of useful work depends on what is known ([`Yardstick`]). What counters add to time counts as far as it is more than noise
+//! ([`Speed`]).
 //!
 //! The parts of the slowdown are differences of time spent per useful work, so they sum to it exactly.
 //!
-//! Limits: both kinds of windows must show the same behaviour of the program: long against its steps, and not astride a
-//! change of phase. Without counters memory stalls are inside useful work, so a co-runner that only slows memory down is
-//! not seen.
+//! Limits: both kinds of windows must show the same behavior of the program. They must be long compared with its steps, and not include a change
+//! of phase. Without counters, memory stalls are inside useful work, so a co-runner that only slows memory down is not seen.
 
 use crate::calibrated::SAME_WORK;
 use crate::combine::Weight;
@@ -26,17 +24,17 @@ use corun_model::worker::is_worker;
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
-/// Definition: tasks are of different stages when they differ by this share of their lives in how long they wait.
+/// Definition: tasks are of different stages if their shares of waiting differ by this much.
 const UNEVEN: f64 = 0.3;
 
-/// Definition: a task may be a stage of the program when it computes more than this share of what the busiest does: less than a worker
-/// does ([`corun_model::worker`]), since a short stage may still be the one that all wait for.
+/// Definition: a task may be a stage of the program if it computes for more than this share of the busiest task's time. That is less than
+/// for a worker ([`corun_model::worker`]), since a short stage may still be the one that all wait for.
 const STAGE: f64 = 0.05;
 
-/// The tasks that decide how fast the program is: those of the critical stage, of all stages. They hardly wait for siblings alone: for a small
-/// share of their lives (`SMALL`). `None`: all tasks are alike in this, all of them wait, or they are too few; some do not live any more beside
-/// co-runners, or the others get on there without them. For a window shorter than queues are long the critical tasks' share of the work
-/// may differ (`SAME_WORK`).
+/// The tasks that decide how fast the program is: those of the critical stage. Alone they hardly wait for siblings: for a small share of
+/// their lives (`SMALL`). `None`: all tasks are alike in this, all of them wait, or they are too few; some do not live any more in shared
+/// windows, or the others get on there without them. In a window that is short compared with the queues, the critical tasks' share of
+/// the work may differ (`SAME_WORK`).
 pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId>> {
     let most = alone.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
     let stages: Vec<(TaskId, f64)> = alone
@@ -59,8 +57,8 @@ pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId
     (1.0 / SAME_WORK..=SAME_WORK).contains(&differs).then_some(critical)
 }
 
-/// How fast the program is: its useful work per time by the best yardstick, as far as the difference that this makes is
-/// more than noise, and for the rest by the one that does without counters.
+/// How fast the program is: its useful work per time with the best yardstick, as far as that differs by more than noise, and for the rest
+/// with the one without counters.
 #[derive(Clone, Debug)]
 pub struct Speed {
     /// The best yardstick.
@@ -69,18 +67,17 @@ pub struct Speed {
     pub blind: Yardstick,
     /// How much the difference counts, 0..=1.
     pub weight: f64,
-    /// Whose work counts; `None`: everybody's.
+    /// The tasks whose work counts; `None`: all.
     pub critical: Option<BTreeSet<TaskId>>,
 }
 
 impl Speed {
-    /// That of all tasks by one yardstick alone.
+    /// That of all tasks with one yardstick alone.
     pub fn by_one(by: Yardstick) -> Speed {
         Speed { by, blind: by, weight: 1.0, critical: None }
     }
 
-    /// That of these windows, alone and beside co-runners; `unsure` is the standard error of what `by` takes spinning to
-    /// stall.
+    /// That of these windows, alone and shared; `unsure` is the standard error of the share of spinning that `by` assumes to be stalled.
     pub fn of(
         alone: &[Window],
         beside: &[Window],
@@ -107,12 +104,12 @@ impl Speed {
         Speed { by, blind, weight, critical }
     }
 
-    /// In a window, in no unit: only the ratio of two means something.
+    /// In a window, without a unit: only the ratio of two has a meaning.
     pub fn rate(&self, window: &Window) -> f64 {
         self.weighted(|by| rate(window, by, self.critical.as_ref()))
     }
 
-    /// What both yardsticks say, with their weights.
+    /// The answer of both yardsticks, with their weights.
     fn weighted(&self, of: impl Fn(Yardstick) -> f64) -> f64 {
         match self.weight {
             0.0 => of(self.blind),
@@ -120,8 +117,8 @@ impl Speed {
         }
     }
 
-    /// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of its
-    /// workers. `None`: no task is in both.
+    /// Slowdown of the slowest task: each task's rate alone divided by its shared rate, the largest among the workers. `None`: no task is in
+    /// both.
     pub fn slowest(&self, alone: &Window, beside: &Window) -> Option<f64> {
         let useful = |s: &Spent| self.weighted(|by| s.useful(by));
         let most = alone.tasks.values().map(useful).fold(0.0, f64::max);
@@ -133,7 +130,7 @@ impl Speed {
         slowdowns.reduce(f64::max)
     }
 
-    /// What makes up `slowdown - 1`, the difference that counters make with its weight.
+    /// The parts of `slowdown - 1`, with the weight of what counters add.
     pub fn parts(&self, alone: &Window, beside: &Window, slowdown: f64) -> Parts {
         let (by, blind) =
             (parts(alone, beside, self.by, slowdown), parts(alone, beside, self.blind, slowdown));
@@ -156,8 +153,8 @@ fn rate(window: &Window, by: Yardstick, critical: Option<&BTreeSet<TaskId>>) -> 
     all.useful(by) / window.wall_ns
 }
 
-/// What makes up `slowdown - 1`. Time per useful work, beside by alone, category by category; what is left (another
-/// number of tasks, waits for devices) is `other`, so the parts sum exactly.
+/// The parts of `slowdown - 1`: time per useful work, shared less alone, category by category. The rest (another number of tasks, waits
+/// for devices) is `other`, so the parts sum exactly.
 fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> Parts {
     let (alone, beside) = (dedicated.total(), shared.total());
     let (useful_alone, useful_beside) = (alone.useful(by), beside.useful(by));
@@ -173,12 +170,12 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
             (switch_ns, spin_stalls.map(|share| part(&|s| s.stalled_computing_ns(share))))
         }
         Yardstick::UserTime => (0.0, None),
-        // What computing takes longer for the same steps.
+        // How much longer computing takes for the same steps.
         Yardstick::Blockings => (0.0, Some(part(&|s| s.useful(Yardstick::UserTime)))),
-        // What computing takes longer for the same instructions.
+        // How much longer computing takes for the same instructions.
         Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };
-    // To wake up and to be woken is a part of waiting.
+    // Waking and being woken are parts of waiting.
     let is_waiting = matches!(by, Yardstick::UserTime | Yardstick::Blockings);
     let in_kernel = |s: &Spent| if is_waiting { s.system_ns() } else { 0.0 };
     let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns + in_kernel(s));

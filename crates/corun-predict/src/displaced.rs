@@ -1,18 +1,18 @@
-//! Who else of a program suffers when co-runners take CPUs: siblings that queue for what is left, and those that wait meanwhile.
+//! Other tasks of a program that suffer when co-runners take CPUs: siblings that queue for the rest, and siblings that wait meanwhile.
 
 use crate::reach::Set;
 use crate::useful_work::{Spent, Window};
 
 impl Window {
-    /// Finds for each task what co-runners took from it and from its siblings.
+    /// Finds how much co-runners took from each task and from its siblings.
     ///
-    /// Siblings that queue behind each other could have had the CPUs that co-runners used in the meantime, as far as they may
-    /// use them: that much of their queueing is stolen, too. Tasks are displaced one at a time, as far as one can tell, so while
-    /// one of them queues the others do not. Of other steals it is not known when they were; those of different tasks are taken
-    /// to fall independently of each other, which assumes the less the shorter the windows are.
+    /// Siblings that queue behind each other could have had the CPUs that co-runners used in the meantime, if they may use them. That much of
+    /// their queueing is stolen, too. As far as one can tell, tasks are displaced one at a time, so while one of them queues the others do
+    /// not. Nobody knows when other steals were. Those of different tasks are assumed to be independent of each other; the shorter the
+    /// windows are, the less that assumes.
     ///
-    /// `apart_ns` is for how long the kernel's own threads and corun itself had CPUs, summed. While a task waited for them, its CPU was
-    /// no co-runner's.
+    /// `apart_ns` is how long the kernel's own threads and corun itself had CPUs, summed. While a task waited for them, no co-runner had its
+    /// CPU.
     pub(crate) fn see_siblings(&mut self, apart_ns: f64) {
         let wall_ns = self.wall_ns.max(1.0);
         let groups = self.reach.groups();
@@ -61,7 +61,7 @@ impl Window {
         }
     }
 
-    /// For how long co-runners had these CPUs at most, of which the subject had `own_ns`.
+    /// How long co-runners had these CPUs at most; the subject had them for `own_ns`.
     fn corunners_on(&self, cpus: &Set, own_ns: f64) -> f64 {
         let there_ns = self.reach.others_ns(cpus, own_ns);
         there_ns.map_or(self.corunners_ns, |ns| ns.min(self.corunners_ns))

@@ -1,4 +1,4 @@
-//! What the predictor answers: plain data that serialises to `corun.predict/1`.
+//! The answers of the predictor: plain data that serializes to `corun.predict/1`.
 
 use crate::useful_work::Spent;
 use corun_model::Unavailable;
@@ -14,13 +14,13 @@ pub enum Label {
     Shared,
 }
 
-/// How an estimate was made; the better way first.
+/// How an estimate was made, the better way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Useful work in dedicated windows against useful work in shared ones (PACT'16 §4).
     Dedicated,
-    /// By replaying what the subject did in shared windows without its co-runners, where that weighs more than the ledger.
+    /// By replaying the subject's shared windows without its co-runners, if that weighs more than the ledger.
     Replay,
     /// From shared windows alone: the subject's own ledger, with a wider interval.
     Ledger,
@@ -37,8 +37,8 @@ impl Method {
     }
 }
 
-/// How a program gives work to its tasks, in OpenMP's and the paper's words. It matters only for tasks that do not wait
-/// for each other: of those nobody can tell from outside whether a slow one's work is taken over by the others.
+/// How a program gives work to its tasks, in the words of OpenMP and the paper. It matters only for tasks that do not wait for each other:
+/// nobody can tell from outside whether the others take over a slow task's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Assignment {
@@ -49,65 +49,64 @@ pub enum Assignment {
     Static,
 }
 
-/// By which method a slowdown is found.
+/// The method for a slowdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// Everything that is known.
     #[default]
     Best,
-    /// PACT'16 §4 and nothing else: total less steal, synchronisation and memory, alone by shared, of all tasks together. No
+    /// PACT'16 §4 and nothing else: total less steal, synchronization and memory, for all tasks together, alone divided by shared. No
     /// instructions, no ledger, no blockings.
     Pact16,
 }
 
-/// A slowdown against running alone, with its interval and its parts.
+/// A slowdown compared with running alone, with its interval and its parts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Time beside the co-runners by time alone for the same work: 1 is undisturbed, 2 takes twice as long.
+    /// Time with the co-runners divided by time alone for the same work: 1 is undisturbed, 2 takes twice as long.
     pub slowdown: f64,
     /// Low and high end of the interval.
     pub interval: [f64; 2],
     /// How often the interval should hold the slowdown that a whole run shows, 0..1.
     pub confidence: f64,
-    /// Whether its tasks may have spun unseen while they waited for each other: then it is slower by that much at least, and nothing
-    /// is known of how much more. The interval is then that of the least.
+    /// Whether its tasks may have spun unseen while they waited for each other. Then it is slower by that much at least, and nobody knows
+    /// how much more. The interval is then that of the least.
     pub may_have_spun: bool,
     /// Where the slowdown comes from.
     pub parts: Parts,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
-    /// What simpler predictors say of the same windows.
+    /// The answers of simpler predictors for the same windows.
     pub baselines: Baselines,
-    /// The windows that this rests on, merged where they were many, oldest first.
+    /// The windows that this rests on, merged if there were many, oldest first.
     pub windows: Vec<WindowSummary>,
     /// What could not be known, with the reason.
     pub unavailable: Vec<Unavailable>,
     /// How it was made.
     pub method: Method,
-    /// The slowdown of the slowest task, where tasks do not wait for each other and fare differently: what the program
-    /// will suffer if its work was dealt out at the beginning. `None`: the tasks are bound together or alike.
+    /// The slowdown of the slowest task, if tasks do not wait for each other and fare differently: that of the program if its work was dealt
+    /// out at the beginning. `None`: the tasks are bound together or alike.
     pub slowest_task: Option<f64>,
-    /// Phases of the program so far: 1 until its behaviour changed for the first time.
+    /// Phases of the program so far: 1 until its behavior changed for the first time.
     pub phases: usize,
-    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: so they would alone, too.
+    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1. They would do so alone, too.
     pub throttled: f64,
-    /// The same of who stopped or froze them.
+    /// The share in which somebody stopped or froze them.
     pub held: f64,
     /// The part of that in which they were frozen.
     pub frozen: f64,
 }
 
-/// What makes up `slowdown - 1`, to which they sum. None is negative: what a program does less of beside co-runners (tasks queue
-/// less behind each other where fewer of them are ready, and wait less for CPUs to wake up) made up for a part of the rest. Of a
-/// program that is no slower than alone all are 0.
+/// The parts of `slowdown - 1`; they sum to it. None is negative. Some things take less time with co-runners (tasks queue less behind each
+/// other if fewer of them are ready, and wait less for CPUs to wake up), and make up for a part of the rest. If a program is no slower
+/// than alone, all parts are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Parts {
     /// Waiting for CPUs that others held.
     pub steal: f64,
     /// Waiting for siblings, spinning or blocked, and switching.
     pub sync: f64,
-    /// Memory stalls; of a program that does not spin, whatever made the same instructions take longer. `None`: not
-    /// counted.
+    /// Memory stalls; for a program that does not spin, anything that made the same instructions take longer. `None`: not counted.
     pub memory: Option<f64>,
     /// Anything else: waits for devices, another number of tasks.
     pub other: f64,
@@ -117,14 +116,14 @@ pub struct Parts {
 const ROUNDING: f64 = 1e-12;
 
 impl Parts {
-    /// These parts of a slowdown; what they leave of `slowdown - 1` is `other`.
+    /// These parts of a slowdown; the rest of `slowdown - 1` is `other`.
     pub(crate) fn of(slowdown: f64, steal: f64, sync: f64, memory: Option<f64>) -> Parts {
         let other = slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0);
-        // What rounding leaves of a difference is no part.
+        // A difference that is only rounding is no part.
         Parts { steal, sync, memory, other: if other.abs() < ROUNDING { 0.0 } else { other } }
     }
 
-    /// The same with what became less taken out of what became more, in proportion.
+    /// The same, with the negative parts taken out of the positive ones, in proportion.
     pub(crate) fn net(self) -> Parts {
         let Parts { steal, sync, memory, other } = self;
         let all = [steal, sync, memory.unwrap_or(0.0), other];
@@ -142,7 +141,7 @@ pub struct Culprit {
     pub tenant: Option<String>,
     /// What sort of tenant it is, as in the profile's JSON.
     pub kind: String,
-    /// Time it held CPUs that the subject waited for, in nanoseconds, summed over the subject's tasks.
+    /// How long it held CPUs that the subject waited for, in nanoseconds, summed over the subject's tasks.
     pub steal_ns: u64,
     /// Its share of all steal, 0..=1.
     pub share: f64,
@@ -151,15 +150,15 @@ pub struct Culprit {
 /// Other predictors, fed with the same windows. Each is a slowdown; `None`: it cannot say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Baselines {
-    /// Cycles per instruction, beside co-runners by alone.
+    /// Cycles per instruction, shared divided by alone.
     pub cpi: Option<f64>,
-    /// Misses of the last-level cache per thousand instructions, beside co-runners by alone.
+    /// Misses of the last-level cache per thousand instructions, shared divided by alone.
     pub mpki: Option<f64>,
-    /// Useful work alone by useful work shared, by PACT'16's own formula ([`Way::Pact16`]); `None` where memory stalls were not counted.
+    /// Useful work alone divided by useful work shared, with PACT'16's own formula ([`Way::Pact16`]); `None`: memory stalls were not counted.
     pub pact16: Option<f64>,
-    /// CPU time alone by CPU time beside co-runners; without dedicated windows, CPU time asked for by CPU time got.
+    /// CPU time alone divided by CPU time shared; without dedicated windows, CPU time wanted divided by CPU time received.
     pub cpu_share: Option<f64>,
-    /// Lifetime by lifetime without waiting for a CPU.
+    /// Lifetime divided by lifetime without waiting for a CPU.
     pub runq_latency: Option<f64>,
 }
 
@@ -172,13 +171,13 @@ pub struct WindowSummary {
     pub end_ns: u64,
     /// How it was taken.
     pub label: Label,
-    /// Time computing per wall time: on how many CPUs it got on.
+    /// Time computing per wall time: the number of CPUs that it used.
     pub useful_cpus: f64,
-    /// Slowdown in it; `None` for dedicated windows and where the subject did nothing.
+    /// Slowdown in it; `None` for dedicated windows, and if the subject did nothing.
     pub slowdown: Option<f64>,
 }
 
-/// What a program waited for that did not run, of the lives of its tasks, in nanoseconds.
+/// What a program waited for that did not run: parts of the lives of its tasks, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// All of their lives.
@@ -189,12 +188,12 @@ pub struct Waited {
     pub stopped_ns: u64,
     /// They were frozen.
     pub frozen_ns: u64,
-    /// Co-runners, or nobody knows who, had their CPUs.
+    /// Co-runners, or somebody unknown, had their CPUs.
     pub stolen_ns: u64,
 }
 
 impl Waited {
-    /// What is in this sum of tasks.
+    /// That of this sum of tasks.
     pub(crate) fn of(all: &Spent) -> Waited {
         Waited {
             life_ns: all.life_ns as u64,
@@ -217,21 +216,21 @@ pub enum CannotTell {
     NoSharedWindow,
     /// It did no useful work in the shared windows, or in the dedicated ones.
     NoUsefulWork,
-    /// Shared windows with the same behaviour are shorter than this, all together.
+    /// Shared windows with the same behavior are shorter than this, all together.
     TooShort {
-        /// What it takes, in nanoseconds.
+        /// The least, in nanoseconds.
         least_ns: u64,
     },
     /// There are too few shared windows for an interval.
     TooFewShared,
     /// There are too few windows of all kinds for an interval.
     TooFewWindows,
-    /// The way that was asked for takes dedicated windows, and there are too few yet.
+    /// The requested way needs dedicated windows, and there are too few yet.
     TooFewDedicated,
 }
 
 impl CannotTell {
-    /// What it is called in JSON.
+    /// Its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             CannotTell::NoTask => "no_task",

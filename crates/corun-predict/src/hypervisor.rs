@@ -1,18 +1,18 @@
-//! What the hypervisor below took from the CPUs that a program may use.
+//! How much the hypervisor took from the CPUs that a program may use.
 //!
-//! It is in no ledger: a task whose CPU is taken away looks as if it computed for longer (to the probe), or as if it was not there
-//! (to `schedstat`). What it costs a program is not known, only how much was taken from CPUs while they had something to do. What it takes
-//! from an idle CPU costs nobody anything, so no CPU has lost more than it was busy.
+//! No ledger has it. A task whose CPU is taken away looks as if it computed for longer (to the probe), or as if it was not there (to
+//! `schedstat`). Nobody knows what it costs a program, only how much was taken from CPUs while they had something to do. Taking from an idle
+//! CPU costs nobody anything, so no CPU has lost more than the time that it was busy.
 
 use crate::reach::Set;
 use corun_model::observation::{CpuTime, HOST_STEAL_TICK_NS};
 use corun_model::{CpuId, Observation};
 use std::collections::BTreeMap;
 
-/// What it took so far.
+/// How much it took so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hypervisor {
-    /// As far as it was told; `None`: nobody told of some CPU that was busy.
+    /// As far as it is known; `None`: it is not known for some CPU that was busy.
     taken_ns: Option<u64>,
     busy_ns: u64,
     windows: u64,
@@ -29,19 +29,19 @@ impl Hypervisor {
         self.windows += 1;
     }
 
-    /// Of the time that the CPUs were busy, the share that it took, 0..=1; `None`: this machine does not tell.
+    /// The share of the CPUs' busy time that it took, 0..=1; `None`: this machine does not tell.
     pub fn share(&self) -> Option<f64> {
         let taken_ns = self.taken_ns?;
         Some(if self.busy_ns > 0 { taken_ns as f64 / self.busy_ns as f64 } else { 0.0 })
     }
 }
 
-/// The CPUs that were busy, of those that a program may use.
+/// The busy CPUs among those that a program may use.
 fn busy<'a>(seen: &'a Observation, reach: &'a Set) -> impl Iterator<Item = &'a CpuTime> {
     seen.cpus.iter().filter(|c| c.busy_ns > 0 && (reach.is_empty() || reach.contains(&c.cpu.0)))
 }
 
-/// What it took in a slot of a run, CPU by CPU, as it was told.
+/// How much it took in a slot of a run, CPU by CPU, as the kernel reported it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
     /// Only those from which it took something, in nanoseconds.
@@ -63,12 +63,11 @@ impl Told {
     }
 }
 
-/// How much it took in each slot, in nanoseconds. The kernel tells of it in ticks, each when it is full: the first that is told in a
-/// slot may have filled up ever since the last one before, and so it is spread over that time, as far as CPUs were busy; the
-/// rest is of the slot.
+/// How much it took in each slot, in nanoseconds. The kernel reports it in ticks, each when it is full. The first tick reported in a slot
+/// may have filled up ever since the tick before. So it is spread over that time, as far as CPUs were busy. The rest belongs to the slot.
 pub(crate) fn spread<'a>(slots: impl Iterator<Item = &'a Told>) -> Vec<f64> {
     let (mut taken_ns, mut busy_ns): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
-    // By CPU, the first slot after the last one in which something was told.
+    // For each CPU, the first slot after the last one in which something was reported.
     let mut since: BTreeMap<CpuId, usize> = BTreeMap::new();
     for (slot, told) in slots.enumerate() {
         taken_ns.push(0.0);

@@ -1,18 +1,18 @@
 //! Intervals from sub-windows: the delete-one jackknife on the logarithm of the slowdown.
 //!
-//! Method: consecutive windows are merged into at most [`BATCHES`] batches of about equal length, long against the
-//! scheduler's slices, so that batches hardly depend on each other (batch means). The estimate is made anew without each
-//! batch; the spread of these gives a standard error that is right for ratios, too, and needs no random numbers
-//! (Quenouille 1949, Tukey 1958). The logarithm makes twice as slow and half as slow equally far from 1. Errors of
-//! dedicated and shared windows add in squares; Student's t with the fewer degrees of freedom gives the width.
+//! Method: consecutive windows are merged into at most [`BATCHES`] batches of about equal length. These are long compared with the
+//! scheduler's slices, so batches hardly depend on each other (batch means). The estimate is repeated without each batch. The spread of
+//! the results gives a standard error that is right for ratios, too, and needs no random numbers (Quenouille 1949, Tukey 1958). On the
+//! logarithm, twice as slow and half as slow are equally far from 1. Errors of dedicated and shared windows add in squares. Student's t
+//! with the fewer degrees of freedom gives the width.
 //!
-//! A program may be fast or slow for seconds at a time, as when the kernel leaves two of its threads on one CPU. Then neighbours are alike and there are
-//! fewer windows than it seems. So batches are merged two by two as long as the variance between the longer ones exceeds that within them by
-//! more than chance (Flyvbjerg and Petersen 1989, with the F test of an analysis of variance).
+//! A program may be fast or slow for seconds at a time, for example if the kernel leaves two of its threads on one CPU. Then neighboring
+//! windows are alike, and there are fewer independent windows than it seems. So batches are merged two by two as long as the variance
+//! between the longer batches exceeds that within them by more than chance (Flyvbjerg and Petersen 1989, with the F test of an analysis of
+//! variance).
 //!
-//! To this comes what no sub-window shows: that the method itself is not exact and that the rest of a run is not like its
-//! beginning. That error, as a standard deviation of the logarithm, is the caller's; how often intervals hold the
-//! outcome is measured on modelled runs (`docs/accuracy.md`).
+//! Sub-windows do not show two errors: the method itself is not exact, and the rest of a run is not like its beginning. The caller gives
+//! these errors, as a standard deviation of the logarithm. `docs/accuracy.md` has how often intervals hold the truth in modelled runs.
 
 use crate::definitions::CONFIDENCE;
 use crate::useful_work::Window;
@@ -23,7 +23,7 @@ pub const BATCHES: usize = 16;
 /// Definition: fewest batches from which a spread is computed.
 pub const FEWEST: usize = 3;
 
-/// How far an estimate may be off: standard error of its logarithm, and the degrees of freedom behind it.
+/// How far off an estimate may be: the standard error of its logarithm, and the degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Standard error of the logarithm.
@@ -32,7 +32,7 @@ pub struct Spread {
     pub degrees: usize,
 }
 
-/// The degrees of freedom of a sum of independent errors, Welch's and Satterthwaite's; [`FEWEST`] of none.
+/// The degrees of freedom of a sum of independent errors, according to Welch and Satterthwaite; [`FEWEST`] if there are none.
 pub(crate) fn degrees(of: impl Iterator<Item = Spread> + Clone) -> usize {
     let variance = |s: Spread| s.error * s.error;
     let sum: f64 = of.clone().map(variance).sum();
@@ -81,8 +81,8 @@ pub fn jackknife(batches: &[Window], value: impl Fn(&Window) -> Option<f64>) -> 
     Some(Spread { error: (squares * (n - 1) as f64 / n as f64).sqrt(), degrees: n - 1 })
 }
 
-/// The spread of the logarithm of `value` over windows that follow each other, and whether it is fast or slow for longer than a batch.
-/// `None`: as [`jackknife`].
+/// The spread of the logarithm of `value` over consecutive windows, and whether it is fast or slow for longer than a batch. `None`: as
+/// in [`jackknife`].
 pub fn spread(windows: &[Window], value: impl Fn(&Window) -> Option<f64>) -> Option<(Spread, bool)> {
     let mut parts = batches(windows.iter());
     let count = parts.len();
@@ -98,8 +98,8 @@ pub fn spread(windows: &[Window], value: impl Fn(&Window) -> Option<f64>) -> Opt
     Some(found)
 }
 
-/// Whether batches differ by more than chance makes of the shorter ones in them, of which there are `count`: standard errors of
-/// the same mean, by either.
+/// Whether batches differ by more than chance in the `count` shorter batches within them explains. Both spreads are standard errors of the
+/// same mean.
 fn differ(batches: Spread, each: Spread, count: usize) -> bool {
     let (between, all, n) = (batches.degrees as f64, each.degrees as f64, count as f64);
     let within = all - between;
@@ -124,7 +124,7 @@ pub fn interval(
     [slowdown * (-below).exp(), slowdown * above.exp()]
 }
 
-/// How far off an answer may be on the side of another, as a standard deviation, where the truth may be anywhere between two ends: low,
+/// How far off an answer may be on the side of another, as a standard deviation, if the truth may be anywhere between two ends: low,
 /// answer, high.
 pub(crate) fn towards([low, answer, high]: [f64; 3], another: f64) -> f64 {
     let reach = if another > answer { high - answer } else { answer - low };
@@ -132,19 +132,19 @@ pub(crate) fn towards([low, answer, high]: [f64; 3], another: f64) -> f64 {
     reach.max(0.0) / 3f64.sqrt()
 }
 
-/// A sampling error as the standard deviation of a normal one that holds as much within 95 %: of a few windows it is more than
+/// A sampling error as the standard deviation of a normal distribution with the same 95 % interval. For a few windows that is more than
 /// their standard error.
 pub(crate) fn chance(sampling: Spread) -> f64 {
     sampling.error * quantile(sampling.degrees, CONFIDENCE) / quantile(MANY, CONFIDENCE)
 }
 
-/// Limit: from so many degrees of freedom on Student's distribution is the normal one.
+/// Limit: from this many degrees of freedom on, Student's distribution is the normal one.
 pub(crate) const MANY: usize = 1_000;
 
-/// Limit: no interval is of a higher confidence.
+/// Limit: no interval has a higher confidence.
 const SUREST: f64 = 0.999_999;
 
-/// How many standard errors to either side hold this share of Student's t distribution.
+/// How many standard errors to either side include this share of Student's t distribution.
 pub(crate) fn quantile(degrees: usize, confidence: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees.min(MANY) as f64)
         .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence.clamp(0.0, SUREST) / 2.0))

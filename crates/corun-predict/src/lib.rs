@@ -1,10 +1,10 @@
 //! How much slower a program is than it would be alone, while it runs.
 //!
 //! ```text
-//! Observation ──▶ useful_work ──┬─ dedicated windows: useful work alone / beside ──┐
-//! (per window)    (what of it   │                                                  ├─▶ Estimate: slowdown, interval,
-//!                  was useful)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
-//! RunLog ────────▶ replayed ──── the run made again alone; weighed with the ledger
+//! Observation ──▶ useful_work ──┬─ dedicated windows: useful work alone / shared ──┐
+//! (per window)    (the useful   │                                                  ├─▶ Estimate: slowdown, interval,
+//!                  part of it)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
+//! RunLog ────────▶ replayed ──── the run repeated alone; weighed against the ledger
 //!
 //! each way: Evidence { log_slowdown, standard_error, degrees_of_freedom, bias, parts } ──▶ combine ──▶ Estimate
 //! ```
@@ -12,44 +12,45 @@
 //! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
 //! hash order. It sees only observations and run logs, so it cannot tell a live machine from a modelled one.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
-//! | [`predictor`] | windows in, an [`Estimate`] out, or why there is none yet |
-//! | [`useful_work`] | a window's time, sorted by what would become of it alone |
-//! | [`switch_cost`] | what a context switch costs, inferred |
-//! | [`yardstick`] | what useful work is measured in |
-//! | [`counted`] | sums of hardware events, and of how much time |
-//! | [`reach`] | which CPUs its tasks may use |
-//! | `placement` | on how many they were, and whether that decides how fast it is |
+//! | [`predictor`] | windows in, an [`Estimate`] out, or the reason why there is none yet |
+//! | [`useful_work`] | the time of a window, sorted by whether it would remain alone |
+//! | [`switch_cost`] | the cost of a context switch, inferred |
+//! | [`yardstick`] | the unit of useful work |
+//! | [`counted`] | sums of hardware events, and the time in which they were counted |
+//! | [`reach`] | the CPUs that its tasks may use |
+//! | `placement` | on how many CPUs they were, and whether that decides the speed |
 //! | `steps` | whether it goes from one meeting of its tasks to the next |
-//! | `wake_ups` | what waking each other up would take alone |
-//! | [`recorded`] | a window as `corun predict --record` keeps it |
-//! | `sound` | whether a window that was read from a file can have been measured |
-//! | [`schedule`] | when to open dedicated windows, which count, when to give up |
+//! | `wake_ups` | how long its tasks' wake-ups would take alone |
+//! | [`recorded`] | a window in the format of `corun predict --record` |
+//! | `sound` | whether a window from a file can have been measured |
+//! | [`schedule`] | when to open dedicated windows, which of them count, when to give up |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
-//! | [`bounds`] | what can have been lost at most, whatever the program does |
+//! | [`bounds`] | the most that can have been lost, whatever the program does |
 //! | [`loss`] | how much of its wall time a run lost: the one definition |
 //! | [`hypervisor`] | what the hypervisor took from its CPUs |
 //! | `displaced` | siblings that queue or wait because of co-runners |
 //! | `crowded` | what steal costs a program that wants more CPUs than there are |
-//! | `stretch`, `stretch_estimate` | what windows of one behaviour tell, and what stretches of a run tell together |
-//! | [`combine`] | what each way says, and how several are weighed: the one rule |
+//! | `unseen` | tasks too short for anybody to look at them |
+//! | `stretch`, `stretch_estimate` | estimates from windows of one behavior, and from several stretches of a run together |
+//! | [`combine`] | the answers of estimators, and the one rule that weighs them |
 //! | `calibrated` | the numbers that were set by looking at runs, ten at most |
 //! | `definitions` | words that are a number, such as from which share of the work on a task is a worker |
-//! | [`interval`] | how sure it is: the jackknife over batches of windows |
-//! | [`baselines`] | simpler predictors, to be compared with |
-//! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
-//! | [`spin`] | spinning told from computing by hardware counters |
-//! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
-//! | [`verdict`], [`ruling`] | was a run disturbed? by how much, when, by whom; what can be ruled |
+//! | [`interval`] | how certain it is: the jackknife over batches of windows |
+//! | [`baselines`] | simpler predictors, for comparison |
+//! | `beginning`, [`phases`] | when a program had begun, and when its behavior changed |
+//! | [`spin`] | spinning separated from computing by hardware counters |
+//! | [`spinning`] | how long the subject spun, in all and per task, whatever the source |
+//! | [`verdict`], [`ruling`] | whether a run was disturbed: how much, when, by whom; the possible rulings |
 //! | `over_time` | what a run lost and when, slot by slot |
 //! | [`cut_short`] | what a signal ended within a run |
-//! | [`spans`] | was a part of a run disturbed, and was a test in it starved? |
+//! | [`spans`] | whether a part of a run was disturbed, and whether a test in it was starved |
 //! | `waits` | when in a run its tasks waited for CPUs |
-//! | [`counterfactual`] | what is known of a run alone by better means than sums |
-//! | [`servers`] | whom outside of it a program waited for, and how long those were kept from a CPU meanwhile |
-//! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
-//! | [`estimate`] | the answers, as plain data that serialises |
+//! | [`counterfactual`] | what is known about a run alone by better means than sums |
+//! | [`servers`] | the tenants outside of it that a program waited for, and how long those were kept from a CPU meanwhile |
+//! | [`replayed`] | such evidence from a replay: the run repeated without its co-runners |
+//! | [`estimate`] | the answers, as plain data that serializes |
 
 pub mod alone;
 pub mod baselines;

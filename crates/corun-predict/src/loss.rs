@@ -1,23 +1,23 @@
-//! How much of its wall time a run lost to co-runners: the one definition that every verb goes by, for the whole and its parts.
+//! How much of its wall time a run lost to co-runners: the one definition for every verb, for the whole and its parts.
 //!
-//! Method. The run is cut into slots. What each of them lost is told by its own ledger ([`crate::alone`]), within the bounds
-//! that hold of the slot ([`crate::bounds`]). The losses of slots add up, so
-//! a script that computes for a moment and then waits for long loses what it loses in that moment. The bounds of the whole
-//! run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to spare): then what
-//! every slot lost is reduced in proportion.
+//! Method. The run is cut into slots. The ledger of each slot tells what that slot lost ([`crate::alone`]), within the bounds that hold for
+//! it ([`crate::bounds`]). The losses of slots add up. So a script that computes for a moment and then waits for long loses only in that
+//! moment. The bounds of the whole run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to
+//! spare). Then the loss of every slot is reduced in proportion.
 //!
-//! Where evidence ([`crate::counterfactual`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::combine`]), within the
-//! bounds that are certain; every slot's loss is then scaled by what that comes to. Each is as unsure as what it leaves open reaches on the
-//! side of the other: the sums leave open what sleeps absorbed and which waits are the program's own, and see no order of events. Of a program that
-//! spins it counts only if it knows how much. What may have come out of a sleep is no more than the evidence says.
+//! If evidence ([`crate::counterfactual`]: a replay of the run) covers nearly all of the run, both answers are weighed
+//! ([`crate::combine`]), within the bounds that are certain. The losses of the slots are then scaled to the result. Each answer is as
+//! unsure as the distance that it leaves open on the side of the other. The sums leave open what sleeps absorbed and which waits are the
+//! program's own, and they do not see the order of events. For a program that spins, evidence counts only if it knows how much it spun. No
+//! more may have come out of a sleep than the evidence says.
 //!
-//! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
-//! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most. A program that
-//! is behind may catch up later: what was stolen from a task before it sleeps again may come out of that sleep, too. So may what was
-//! stolen of a time in which the program's own CPU budget would have stopped it.
+//! Sums do not tell whether theft shortened a sleep (in a program that paces itself) or delayed what came after it (in a program that
+//! sleeps for a fixed time). So a loss is three numbers: at least, most likely, at most. A program that is behind may catch up later: theft
+//! from a task before it sleeps again may come out of that sleep, too. So may theft from the time in which the program's own CPU budget
+//! would have stopped it.
 //!
-//! How long tasks waited that were too short for anybody to look at is not known ([`crate::unseen`]): as much as the bounds allow. And what
-//! others waited may have been for them, and is no theft then.
+//! Nobody knows how long tasks waited that were too short for anybody to look at ([`crate::unseen`]): as much as the bounds allow. And
+//! others may have waited for those tasks, which is no theft.
 //!
 //! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
 
@@ -47,13 +47,13 @@ pub struct Loss {
     pub ruled_ns: [f64; 2],
     /// How far off the likely slowdown may be besides what is open: a standard deviation of its logarithm.
     pub error: f64,
-    /// What the sums say was lost if all waiting for siblings is the program's own, in nanoseconds.
+    /// The loss according to the sums if all waiting for siblings is the program's own, in nanoseconds.
     pub own_ns: f64,
     /// The part of the likely loss in which tasks waited for CPUs themselves; the rest they waited for others.
     pub steal_ns: f64,
-    /// Of the likely loss, time in which its own CPU budget may have stopped it anyway.
+    /// The part of the likely loss in which its own CPU budget may have stopped it anyway.
     pub stopped_anyway_ns: f64,
-    /// What evidence had to say; `None`: it does not speak of nearly all of the run.
+    /// What evidence says; `None`: it does not cover nearly all of the run.
     pub evident: Option<Evident>,
 }
 
@@ -62,7 +62,7 @@ pub struct Loss {
 pub struct Evident {
     /// What was lost according to it, in nanoseconds: at least, most likely, at most.
     pub lost_ns: [f64; 3],
-    /// What was lost by the sums alone.
+    /// The loss according to the sums alone.
     pub by_sums_ns: f64,
     /// Its weight against the sums.
     pub weight: Weight,
@@ -97,12 +97,12 @@ impl Loss {
             .map(|slowdown| self.wall_ns * (1.0 - 1.0 / slowdown))
     }
 
-    /// Time by time alone by the sums, whatever evidence says.
+    /// Time by time alone according to the sums, whatever evidence says.
     pub(crate) fn slowdown_by_sums(&self) -> f64 {
         self.slowdown_at(self.evident.map_or(self.lost_ns[1], |e| e.by_sums_ns))
     }
 
-    /// How far off the sums may be because they do not tell whose waiting is induced, as a logarithm: in one program of so many none is.
+    /// How far off the sums may be because they do not tell whether waiting is induced, as a logarithm. In some programs none is.
     pub(crate) fn waits_unsure(&self) -> f64 {
         let unknown = (WAITS_OF_ITS_OWN * (1.0 - WAITS_OF_ITS_OWN)).sqrt();
         unknown * (self.slowdown_by_sums() / self.slowdown_at(self.own_ns)).ln().max(0.0)
@@ -126,8 +126,8 @@ impl Loss {
     }
 }
 
-/// What a slot lost by its own ledger. Where nothing computed there is no slowdown: a program that was kept from all CPUs
-/// lost as much as the bounds allow, which is nothing where nothing was stolen.
+/// The loss of a slot according to its own ledger. If nothing computed, there is no slowdown: a program that was kept from all CPUs
+/// lost as much as the bounds allow. That is nothing if nothing was stolen.
 fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     let wall_ns = slot.wall_ns;
     let bounds = Bounds::of(slot);
@@ -143,7 +143,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     let [own_ns, likely_ns, most_ns] = told_ns;
     let most_ns = most_ns.max(likely_ns);
     let spared_ns: f64 = slot.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum();
-    // What rounding leaves of a difference is no loss.
+    // A difference that is only rounding is no loss.
     let is_all_spared = spared_ns >= likely_ns - 1.0;
     let least_ns = match likely_ns > 0.0 {
         true if is_all_spared => 0.0,
@@ -167,9 +167,9 @@ pub(crate) fn has_spare(s: &Spent) -> bool {
     s.slack_ns > NEGLIGIBLE * s.life_ns
 }
 
-/// How much of what a window lost may be time in which the program's own budget would have stopped it anyway: alone, too, it takes
-/// what its quota makes of what it used, and up to a period more. What other budgets allow is not known: where one stopped it, that
-/// may be all.
+/// How much of a window's loss may be time in which the program's own budget would have stopped it anyway. Alone, too, it takes as long
+/// as its quota needs for the CPU time that it used, and up to a period more. Nobody knows what other budgets allow: if one stopped the
+/// program, that may be all.
 fn stopped_anyway_ns(window: &Window, lost_ns: f64) -> f64 {
     let (all, reach, lost_ns) = (window.total(), &window.reach, lost_ns.max(0.0));
     if reach.quota_ns > 0.0 {
@@ -182,7 +182,7 @@ fn stopped_anyway_ns(window: &Window, lost_ns: f64) -> f64 {
     }
 }
 
-/// The same slot without the tasks that had time to spare.
+/// A slot without the tasks that had time to spare.
 pub(crate) fn without_sleepers(slot: &Window) -> Window {
     let mut slot = slot.clone();
     slot.tasks.retain(|_, s| !has_spare(s));
@@ -197,9 +197,9 @@ pub(crate) fn without_sleepers(slot: &Window) -> Window {
 pub struct Losses {
     whole: Window,
     sum: Loss,
-    /// What was stolen from tasks that live and have not slept since, in nanoseconds.
+    /// Theft from tasks that live and have not slept since, in nanoseconds.
     unslept: BTreeMap<TaskId, f64>,
-    /// What was stolen from tasks in slots before the one in which they slept.
+    /// Theft from tasks in slots before the slot in which they slept.
     caught_up_ns: f64,
 }
 
@@ -235,15 +235,15 @@ impl Losses {
         &self.whole
     }
 
-    /// What all slots lost together, and how much of what each lost by itself that is: 1, or less where the whole run is
-    /// bounded more tightly than its slots, or another where evidence decides.
+    /// The loss of all slots together, and its ratio to the sum of their own losses. That is 1, or less if the whole run is bounded more
+    /// tightly than its slots, or another number if evidence decides.
     pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
         let (sums, kept) = self.by_sums();
         let Some(open_ns) = self.evident_ns(known) else { return (sums, kept) };
         let wall_ns = self.whole.wall_ns;
         let alone = |lost_ns: f64| (wall_ns - lost_ns).max(1.0).ln();
         let [least, likely, most] = sums.lost_ns;
-        // Each says how far off it may be on the side of the other: by itself, and by what it leaves open.
+        // Each may be off on the side of the other by its own error, and by as much as it leaves open there.
         let open =
             |lost_ns: [f64; 3], another_ns: f64| towards(lost_ns.map(|ns| -alone(ns)), -alone(another_ns));
         let unsure = REPLAY.hypot(open(open_ns, likely));
@@ -254,8 +254,8 @@ impl Losses {
             Weight::of(apart, unsure, 0.0, sums_unsure).at_most(at_stake(&self.whole, sums.slowdown()));
         let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
         let lost = both(open_ns[1], likely).min(certain_ns);
-        // What may have come out of a sleep is no more than the evidence says. And between the ends of the evidence nobody knows: the
-        // sums narrow nothing.
+        // No more may have come out of a sleep than the evidence says. And nobody knows what is true between the ends of the evidence:
+        // the sums narrow nothing there.
         let ends = |[low, high]: [f64; 2]| {
             let least = both(low, least.max(low.min(likely)));
             [least.min(low).min(lost), both(high, most).max(high).max(lost)]
@@ -272,7 +272,7 @@ impl Losses {
         (Loss { lost_ns, ruled_ns, error, steal_ns, stopped_anyway_ns, evident, ..sums }, kept)
     }
 
-    /// What evidence says was lost, at least, likely, at most, where it speaks of nearly all of the run.
+    /// The loss according to the evidence (at least, likely, at most), if that covers nearly all of the run.
     fn evident_ns(&self, known: &Counterfactual) -> Option<[f64; 3]> {
         let whole = &self.whole;
         let length_ns = whole.end_ns.saturating_sub(whole.start_ns) as f64;
@@ -283,7 +283,7 @@ impl Losses {
             return None;
         }
         let certain_ns = Bounds::of(whole).certain_ns;
-        // A run may have holes, in which it was not watched.
+        // There may be holes in which the run was not watched.
         let watched = (whole.wall_ns / length_ns).min(1.0);
         Some(covered.lost_ns.map(|ns| (ns * watched).min(certain_ns)))
     }
@@ -325,7 +325,7 @@ pub(crate) fn method_error(window: &Window, slowdown: f64) -> f64 {
     REST_OF_RUN.min(at_stake(window, slowdown) + there)
 }
 
-/// What these windows, which follow each other, lost together.
+/// The loss of these consecutive windows together.
 pub fn of(windows: &[Window], hints: Hints, known: &Counterfactual) -> Loss {
     let mut losses = Losses::default();
     losses.extend(windows, hints);

@@ -1,4 +1,4 @@
-//! What a run lost and when, slot by slot, as a verdict tells it.
+//! What a run lost and when, slot by slot, for a verdict.
 
 use crate::alone::Hints;
 use crate::counterfactual::Counterfactual;
@@ -17,7 +17,7 @@ pub struct Disturbance {
     pub start_ns: u64,
     /// From the start of the run.
     pub end_ns: u64,
-    /// Share of its wall time that would not have been needed.
+    /// The share of its wall time that would not have been needed.
     pub disturbance: f64,
     /// Who took most of it; `None`: not known.
     pub culprit: Option<String>,
@@ -29,7 +29,7 @@ impl Disturbance {
         (self.end_ns - self.start_ns) as f64 * self.disturbance
     }
 
-    /// Makes it end with the run, in which all that it lost was lost; returns whether it is of the run at all.
+    /// Makes it end with the run, in which it lost everything that it lost. Returns whether it is in the run at all.
     pub(crate) fn ends_by(&mut self, end_ns: u64) -> bool {
         if self.start_ns < end_ns && end_ns < self.end_ns {
             let stretched = (self.end_ns - self.start_ns) as f64 / (end_ns - self.start_ns) as f64;
@@ -40,17 +40,17 @@ impl Disturbance {
     }
 }
 
-/// What a run lost and when, found as it goes on: a long one has many windows, and none of them is kept.
+/// What a run lost and when, found as the run goes on: a long one has many windows, and none of them is kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossOverTime {
     begin_ns: Option<u64>,
     pub known: Counterfactual,
-    /// The slot before the present one: should that be the last and too short, it is a part of it.
+    /// The slot before the present one. If the present one is the last and too short, it becomes a part of this.
     before: Window,
     /// The present slot.
     slot: Window,
     pub losses: Losses,
-    /// Disturbed slots that follow each other, and what they lost.
+    /// Consecutive disturbed slots, and their loss.
     pub open: Window,
     open_lost_ns: f64,
     found: Vec<Disturbance>,
@@ -85,7 +85,7 @@ impl LossOverTime {
         }
     }
 
-    /// What was disturbed is not any more.
+    /// The disturbance is over.
     fn close(&mut self, tenants: &Tenants) {
         let w = std::mem::take(&mut self.open);
         let lost_ns = std::mem::take(&mut self.open_lost_ns);
@@ -100,7 +100,7 @@ impl LossOverTime {
         }
     }
 
-    /// The run is over: what it lost, and when it lost more than was allowed.
+    /// The run is over: its loss, and when it lost more than was allowed.
     pub fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>) {
         let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
         if slot.wall_ns < SLOT_NS as f64 {
@@ -112,11 +112,11 @@ impl LossOverTime {
         }
         self.close(tenants);
         let (loss, kept) = self.losses.total(&self.known);
-        // Intervals are those of the sums. A run that lost something else lost it at another time.
+        // The intervals come from the sums. If the run lost another amount, it lost it at another time.
         if loss.differs_from_sums(allowed) {
             self.found.clear();
         }
-        // Where the whole lost less than its parts by themselves, each of them did.
+        // If the whole lost less than its parts by themselves, each of them did.
         self.found.retain_mut(|interval| {
             interval.disturbance = (interval.disturbance * kept).min(1.0);
             kept == 1.0 || interval.disturbance > allowed

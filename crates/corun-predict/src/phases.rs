@@ -1,14 +1,13 @@
-//! Changes of phase: when a program's behaviour is no longer what it was, so that a dedicated window taken before misleads.
+//! Changes of phase: when a program's behavior is no longer the same, so that an earlier dedicated window misleads.
 //!
-//! Method: shared windows are merged to blocks of at least [`BLOCK_NS`], and of each block some features are taken that
-//! steal does not change by itself: on how many tasks computing is spread, how often they block and how long they wait for devices and
-//! timers per time computing, and with counters instructions per cycle outside memory stalls. The first [`LEARN`] blocks
-//! of a phase give each feature's mean and spread. From then on two cumulative sums per feature (Page 1954) add up how
-//! far blocks lie above and below that mean, less a slack of half the spread; one that exceeds [`LIMIT`] spreads means
-//! that the mean has moved: a single odd block does not do it.
+//! Method: shared windows are merged into blocks of at least [`BLOCK_NS`]. Each block has some features that steal does not change by itself:
+//! on how many tasks computing is spread, how often they block and how long they wait for devices and timers per time computing, and with
+//! counters the instructions per cycle outside memory stalls. The first [`LEARN`] blocks of a phase give each feature's mean and spread.
+//! From then on, two cumulative sums per feature (Page 1954) add up how far blocks lie above and below that mean, less a slack of half the
+//! spread. If one exceeds [`LIMIT`] spreads, the mean has moved. A single odd block is not enough.
 //!
-//! Limits: a program that alternates faster than it takes to learn is one phase, with a large spread; a feature must move
-//! by about a spread to be seen; a change that is over within two seconds goes unnoticed.
+//! Limits: a program that alternates faster than it takes to learn is one phase, with a large spread. A feature must move by about a spread
+//! to be seen. A change that is over within two seconds goes unnoticed.
 
 use crate::calibrated::OTHER_PHASE;
 use crate::definitions::NEGLIGIBLE;
@@ -18,22 +17,22 @@ use crate::useful_work::Window;
 pub const BLOCK_NS: f64 = 500_000_000.0;
 /// Definition: blocks from which a phase is learnt.
 pub const LEARN: usize = 8;
-/// Definition: spreads that a cumulative sum may reach: where nothing changes that is once in ten hours or more of one feature
-/// (Siegmund 1985, for this slack).
+/// Definition: spreads that a cumulative sum may reach. If nothing changes, one feature reaches this once in ten hours or more (Siegmund
+/// 1985, for this slack).
 pub const LIMIT: f64 = 10.0;
-/// Definition: slack. Half of the least shift that is to be found, which is one spread (Page 1954).
+/// Definition: slack. It is half of the least shift to be found, which is one spread (Page 1954).
 const SLACK: f64 = 0.5;
 /// Definition: blocks that must have gone into a sum: fewer are an incident, not a phase.
 const LASTING: f64 = 4.0;
 
-/// What is watched of a program's behaviour.
+/// A feature of a program's behavior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Tasks that computing is spread on.
+    /// On how many tasks computing is spread.
     SpreadOn,
     /// Blockings per millisecond of compute.
     Blockings,
-    /// Waits of its own per time computing.
+    /// Its own waits per time computing.
     OwnWaits,
     /// Instructions per cycle.
     InstructionsPerCycle,
@@ -45,18 +44,18 @@ const FEATURES: [Feature; 4] =
 
 type Features = [Option<f64>; FEATURES.len()];
 
-/// A change of phase, for whoever feeds the windows.
+/// A change of phase, for the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseChange {
-    /// Since when the program has behaved otherwise, as far as can be told; on the host's clock.
+    /// Since when the program has behaved differently, as far as can be told; on the host's clock.
     pub since_ns: u64,
-    /// When that had shown itself.
+    /// When that became certain.
     pub at_ns: u64,
     /// What changed.
     pub what: Feature,
-    /// What it was.
+    /// The value before.
     pub from: f64,
-    /// What it is.
+    /// The value since.
     pub to: f64,
 }
 
@@ -74,7 +73,7 @@ struct Watch {
     spread: f64,
     above: f64,
     below: f64,
-    /// Sum and number of the values since both cumulative sums were last zero, and when that was: what the feature is now.
+    /// Sum and number of the values since both cumulative sums were last zero, and when that was. They give the feature's present value.
     sum: f64,
     n: f64,
     since_ns: u64,
@@ -140,7 +139,7 @@ fn learn(learnt: &[Features], i: usize) -> Option<Watch> {
     Some(Watch { mean, spread, above: 0.0, below: 0.0, sum: 0.0, n: 0.0, since_ns: 0 })
 }
 
-/// The features of a block; `None`: the subject computed next to nothing in it, so it says nothing of its behaviour.
+/// The features of a block; `None`: the subject computed next to nothing in it, so it does not show its behavior.
 fn features(block: &Window) -> Option<Features> {
     let all = block.total();
     if all.compute_ns < NEGLIGIBLE * block.wall_ns {

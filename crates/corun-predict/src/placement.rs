@@ -1,25 +1,25 @@
 //! On how many CPUs a program's tasks were, and whether that decides how fast the program is.
 //!
-//! Two threads that hand work to each other may be much faster or slower on one CPU than on two. The kernel puts them where it likes and
-//! may leave them there for a whole run, while parking co-runners deals them out anew each time. So a run alone has **one** placement,
-//! nobody knows which, and the mean over dedicated windows is that of no run.
+//! Two threads that hand work to each other may be much faster or slower on one CPU than on two. The kernel places them as it likes and may
+//! leave them there for a whole run, while parking co-runners makes it place them anew each time. So a run alone has **one** placement,
+//! nobody knows which, and no run is like the mean over dedicated windows.
 //!
-//! Method. Of each window it is known on how many CPUs its workers were at the end of each observation in it. Over the dedicated windows the
-//! logarithm of the rate is regressed on that number. If the slope is other than 0 by Student's test, placement decides, and what the
-//! slope makes of the windows' scatter is how far one run may be from the mean: it does not become less with more windows. Where tasks
-//! were on fewer CPUs in dedicated windows than in shared ones, although they had more to choose from, the dedicated windows are not placed as a
-//! run alone would be. What that makes goes by the slope too, of the shared windows where the dedicated ones have none.
+//! Method. Each window has the number of CPUs that its workers were on, at the end of each observation in it. Over the dedicated windows,
+//! the logarithm of the rate is regressed on that number. If the slope differs from 0 (Student's test), placement decides. One run may then
+//! be off from the mean by the slope times the scatter of the number over windows. More windows do not lessen that. If tasks were on fewer CPUs
+//! in dedicated windows than in shared ones, although they had more to choose from, a run alone would be placed differently. That error
+//! follows from the slope, too: from that of the shared windows if the dedicated ones have none.
 //!
-//! Limits: the end of an observation is a sample, so placements that change within a window are not told apart; but those do not last for a run
-//! either. Which CPUs they are (hyperthreads of one core, other sockets) does not count. That co-runners leave a program fewer CPUs is
-//! the slowdown itself and no matter of this.
+//! Limits: the end of an observation is a sample, so placements that change within a window are not told apart. But those do not last for a
+//! run either. Which CPUs they are (hyperthreads of one core, other sockets) does not count. If co-runners leave a program fewer CPUs, that
+//! is the slowdown itself and not considered here.
 
 use crate::definitions::{CONFIDENCE, NEGLIGIBLE};
 use crate::interval::{degrees, quantile, Spread, FEWEST};
 use crate::useful_work::Window;
 use corun_model::{Unavailable, What, Why};
 
-/// What placement may make of a run alone, as standard deviations of the logarithm of the slowdown.
+/// How much placement may change a run alone, as standard deviations of the logarithm of the slowdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Placement {
     /// Since a run has one of the placements that dedicated windows had.
@@ -28,10 +28,10 @@ pub(crate) struct Placement {
     another: f64,
 }
 
-/// How the logarithm of a rate goes with a number of CPUs.
+/// How the logarithm of a rate depends on a number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
-    /// Its slope, 0 where that may be chance.
+    /// Its slope; 0 if that may be chance.
     slope: f64,
     /// Mean number of CPUs, its standard deviation from window to window, and how many windows.
     mean: f64,
@@ -40,7 +40,7 @@ struct Line {
 }
 
 impl Line {
-    /// Through these windows; `None`: too few of which it is known.
+    /// Through these windows; `None`: it is known for too few of them.
     fn of(windows: &[Window], rate: impl Fn(&Window) -> f64) -> Option<Line> {
         let point = |w: &Window| Some((w.placed.rate()?, rate(w).ln())).filter(|(_, y)| y.is_finite());
         let points: Vec<(f64, f64)> = windows.iter().filter_map(point).collect();
@@ -62,7 +62,7 @@ impl Line {
 }
 
 impl Placement {
-    /// In these windows of one behaviour, whose rate of work this is.
+    /// In these windows of one behavior, with this rate of work.
     pub fn of(dedicated: &[Window], shared: &[Window], rate: impl Fn(&Window) -> f64) -> Placement {
         let lines = Line::of(dedicated, &rate).zip(Line::of(shared, &rate));
         let Some((alone, beside)) = lines else { return Placement::default() };
@@ -85,7 +85,7 @@ impl Placement {
         self.one_of_several.hypot(self.another)
     }
 
-    /// What its user should know.
+    /// A note for the user.
     pub fn unknown(self) -> impl Iterator<Item = Unavailable> {
         let percent = |error: f64| (100.0 * error.exp_m1()).round() as u64;
         let said = |error: f64, why: fn(u64) -> Why| {

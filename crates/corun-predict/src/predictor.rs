@@ -1,10 +1,9 @@
-//! The predictor: windows in, an estimate out, or why there is none yet.
+//! The predictor: windows in, an estimate out, or the reason why there is none yet.
 //!
-//! It keeps what it needs of each window, at most [`SLOTS`] of them: when there are more, neighbours are merged two by
-//! two. Two questions are answered: how slow is the program **now**, going by its present phase ([`Predictor::estimate`]:
-//! what it will suffer if it goes on like this), and how slow was the run **so far**, all phases together
-//! ([`Predictor::so_far`]). After a change of phase, where dedicated windows are in use, it asks for new ones, and the
-//! present is what follows the change as soon as there is one.
+//! It keeps a summary of each window, at most [`SLOTS`] of them. If there are more, neighbors are merged two by two. It answers two
+//! questions. How slow is the program **now**, in its present phase ([`Predictor::estimate`]: how much it will suffer if it goes on like
+//! this)? And how slow was the run **so far**, all phases together ([`Predictor::so_far`])? After a change of phase, if dedicated windows
+//! are in use, it asks for new ones. The present begins with the change as soon as there is one of them.
 
 use crate::alone::Hints;
 use crate::baselines::baselines;
@@ -28,25 +27,25 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SLOTS: usize = 256;
 /// Limit: tasks that live for less than this share of a slot are not kept apart once slots are merged, or are crowded.
 const SHORT_LIVED: f64 = 0.05;
-/// Limit: slots are crowded once they list more tasks, all together. Each estimate would take longer the longer the run is: of a program
-/// that makes thousands of threads a second, a third of a second after some seconds.
+/// Limit: slots are crowded once they list more tasks than this, all together. Otherwise each estimate would take longer the longer the run
+/// is: a third of a second after some seconds of a program that makes thousands of threads a second.
 const CROWD: usize = 2_000;
 /// Limit: most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 
-/// What to assume, and how sure to be.
+/// What to assume, and how certain to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// How often an interval should hold the outcome, 0..1.
     pub confidence: f64,
-    /// How the program gives work to its tasks, where its user knows.
+    /// How the program gives work to its tasks, if its user knows.
     pub assignment: Assignment,
-    /// By which method.
+    /// The method.
     pub way: Way,
-    /// Shared time that it takes for an estimate, in nanoseconds.
+    /// The least shared time for an estimate, in nanoseconds.
     pub least_ns: u64,
-    /// How much longer tasks that wait for each other take, each time, where each has a CPU that sleeps while it waits than taking turns on
-    /// one, in nanoseconds; 0: nobody knows.
+    /// How long a wake-up takes, in nanoseconds: tasks that wait for each other take so much longer each time if each has a CPU that sleeps
+    /// meanwhile than if they take turns on one CPU. 0: nobody knows.
     pub wake_up_ns: u64,
 }
 
@@ -62,7 +61,7 @@ impl Default for Options {
 pub enum WantsDedicated {
     /// There are too few for an interval.
     TooFew,
-    /// The program behaves otherwise than in those that there are.
+    /// The program behaves differently from those that there are.
     BehaviourChanged,
 }
 
@@ -77,7 +76,7 @@ pub struct Predictor {
     unavailable: BTreeSet<Unavailable>,
     known: Counterfactual,
     hypervisor: Hypervisor,
-    /// For how long it waited for nothing but the outside, of how long it was watched; `None`: a window could not tell.
+    /// How long it waited only for the outside, and how long it was watched; `None`: a window could not tell.
     outside_ns: Option<[u64; 2]>,
     servers: Option<Vec<Server>>,
     phases: Phases,
@@ -85,13 +84,13 @@ pub struct Predictor {
     changes_ns: Vec<u64>,
 }
 
-/// Windows of one label, of bounded number.
+/// Windows of one label, a bounded number of them.
 #[derive(Clone, Debug, Default)]
 struct Series {
     windows: Vec<Window>,
     /// When the first window ever pushed began.
     begin_ns: Option<u64>,
-    /// Windows ever pushed, those that make a slot, and those in the last one.
+    /// How many windows were ever pushed, make a slot, and are in the last slot.
     pushed: usize,
     per_slot: usize,
     in_last: usize,
@@ -132,12 +131,12 @@ impl Series {
         self.in_last = 1;
     }
 
-    /// What comes next is not merged with what was.
+    /// The next window is not merged with those before it.
     fn cut(&mut self) {
         self.in_last = self.per_slot;
     }
 
-    /// Those that began in this time.
+    /// The windows that began in this time.
     fn between(&self, from_ns: u64, to_ns: u64) -> &[Window] {
         let before = |ns: u64| self.windows.partition_point(|w| w.start_ns < ns);
         let begin = before(from_ns);
@@ -170,7 +169,7 @@ impl Predictor {
         self.push_window(Window::of(seen, self.subject), label)
     }
 
-    /// Keeps who is who in a window, and what could not be seen in it.
+    /// Keeps the names of tenants in a window, and what could not be seen in it.
     pub fn note_tenants(&mut self, seen: &Observation) {
         for t in &seen.tenants {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
@@ -186,8 +185,8 @@ impl Predictor {
         }
     }
 
-    /// The least share of the time that it was watched in which it waited for nothing but processes, events and timers outside of it,
-    /// 0..1: what delayed those is not seen. `None`: the source cannot tell.
+    /// The least share of the watched time in which it waited only for processes, events and timers outside of it, 0..1. Nobody sees what
+    /// delayed those. `None`: the source cannot tell.
     pub fn outside(&self) -> Option<f64> {
         let [outside_ns, all_ns] = self.outside_ns?;
         Some(((outside_ns as f64 + self.known.looked_ns()) / all_ns.max(1) as f64).min(1.0))
@@ -203,8 +202,8 @@ impl Predictor {
         self.servers.as_deref()
     }
 
-    /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
-    /// were [noted](Predictor::note_tenants).
+    /// Takes a window that was sorted before, such as a recorded one. Its tenants have only those names that were
+    /// [noted](Predictor::note_tenants).
     pub fn push_window(&mut self, window: Window, label: Label) -> Option<PhaseChange> {
         if window.wall_ns <= 0.0 {
             return None;
@@ -223,7 +222,7 @@ impl Predictor {
         change
     }
 
-    /// Takes what is known of a stretch of the run by better means than sums.
+    /// Takes what is known about a stretch of the run by better means than sums.
     pub fn push_evidence(&mut self, evidence: AloneTime) {
         self.known.push(evidence);
     }
@@ -239,7 +238,7 @@ impl Predictor {
         }
     }
 
-    /// How slow the program is now, as far as it can be told: by the windows of its present phase.
+    /// How slow the program is now, according to the windows of its present phase.
     ///
     /// # Errors
     /// [`CannotTell`] with what is missing.
@@ -259,7 +258,7 @@ impl Predictor {
     /// How slow the program is now, and how slow the run was so far.
     ///
     /// # Errors
-    /// [`CannotTell`] with what is missing: what can be told of no phase can be told of none together.
+    /// [`CannotTell`] with what is missing. If no phase has an answer, all of them together have none.
     pub fn both(&self) -> Result<(Estimate, Estimate), CannotTell> {
         let (from_ns, now) = self.now()?;
         let begin_ns = self.shared.begin_ns.unwrap_or(0);
@@ -274,7 +273,7 @@ impl Predictor {
         Ok((self.finish(now, from_ns)?, self.finish(run, 0)?))
     }
 
-    /// What the stretches between these times tell together.
+    /// The estimate for the stretches between these times together.
     fn run(&self, bounds_ns: &[u64]) -> Option<StretchEstimate> {
         let is_by_sums = self.dedicated.windows.len() < FEWEST;
         let nothing = Counterfactual::default();
@@ -293,7 +292,7 @@ impl Predictor {
         Some(run.by_evidence(&losses.total(&self.known).0, self.dedicated.windows.len()))
     }
 
-    /// What the windows of the present phase tell, and when it began.
+    /// The estimate for the windows of the present phase, and when it began.
     fn now(&self) -> Result<(u64, StretchEstimate), CannotTell> {
         let from_ns = self.present_ns();
         let stretch = self.stretch(from_ns, u64::MAX);
@@ -315,12 +314,12 @@ impl Predictor {
         Ok((from_ns, if self.is_bounded() { estimate.within(&shared, &self.known) } else { estimate }))
     }
 
-    /// Whether answers are kept within the bounds that hold of the whole program.
+    /// Whether answers are kept within the bounds that hold for the whole program.
     fn is_bounded(&self) -> bool {
         self.options.assignment == Assignment::Dynamic && self.options.way == Way::Best
     }
 
-    /// When the present phase began: the last one of which enough was seen, with a dedicated window where there are any.
+    /// When the present phase began: the last one of which enough was seen, with a dedicated window if there are any.
     fn present_ns(&self) -> u64 {
         let is_enough = |from_ns: &&u64| {
             let Stretch { shared, dedicated, .. } = self.stretch(**from_ns, u64::MAX);
@@ -358,8 +357,8 @@ impl Predictor {
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, estimate: StretchEstimate, from_ns: u64) -> Result<Estimate, CannotTell> {
         let spread = estimate.evidence.spread().ok_or(CannotTell::TooFewWindows)?;
-        // What was stolen may have come out of a sleep: then the program was slower by as little as that. And it may have been slower
-        // by all that tasks waited while others were stolen from.
+        // Theft may have come out of a sleep: then the program was only slower by the rest. And it may have been slower by all the time that
+        // tasks waited while others were stolen from.
         let ends = [estimate.least, estimate.slowdown(), estimate.most];
         let interval = interval(ends, spread, estimate.evidence.bias, self.options.confidence);
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
@@ -407,7 +406,7 @@ fn waited_unseen(window: &Window) -> bool {
     workers > 1 && much(all.unjudged_ns, all.on_cpu_ns()) && much(all.stolen_ns, all.life_ns)
 }
 
-/// The windows since `from_ns`, merged where they are many.
+/// The windows since `from_ns`, merged if there are many.
 fn summary(
     series: &Series,
     from_ns: u64,
@@ -426,10 +425,10 @@ fn summary(
     windows.chunks(each).map(Window::sum).map(summary).collect()
 }
 
-/// Limit: who took less than this share of all that was taken is no culprit.
+/// Limit: a tenant that took less than this share of all steal is no culprit.
 const LEAST_SHARE: f64 = 1e-4;
 
-/// A window's culprits by name: tenants of one name and kind (ten compilers) are one, most first.
+/// A window's culprits, by name, the largest first. Tenants of one name and kind (ten compilers) are one.
 pub(crate) fn culprits(window: &Window, tenants: &BTreeMap<TenantId, (String, TenantKind)>) -> Vec<Culprit> {
     let all: f64 = window.culprits.values().sum();
     let mut sums: BTreeMap<(Option<&str>, &str), f64> = BTreeMap::new();

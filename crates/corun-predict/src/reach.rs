@@ -1,16 +1,16 @@
-//! Which CPUs a program's tasks may use, for how long others were busy there, and on how many the tasks were.
+//! Which CPUs a program's tasks may use, how long others were busy there, and on how many CPUs the tasks were.
 //!
-//! A co-runner on a CPU that no task of the program may use takes nothing from it, and a task queues only for CPUs that it may
-//! use. So tasks fall into **groups**: tasks are in one group when one may use a CPU that the other may use, too, or both
-//! share CPUs with a third. What happens on the CPUs of one group is nothing to the others.
+//! A co-runner on a CPU that no task of the program may use takes nothing from it, and a task queues only for CPUs that it may use. So tasks
+//! fall into **groups**. Two tasks are in one group if one may use a CPU that the other may use, too, or if both share CPUs with a third. The
+//! CPUs of one group do not matter to the others.
 //!
-//! What tasks may use changes while they run: CPUs come and go, affinities, cpusets and quotas are changed. Alone the program
-//! would have got further by then, if the change came from outside, or been as far, if it made the change itself; sums do not tell which.
-//! So what bounds a loss goes by the most CPUs that there ever were at once, and leaves out what may have been done before
-//! a limit became tighter ([`Reach::ahead_ns`]).
+//! The CPUs that tasks may use change while they run: CPUs come and go, and affinities, cpusets and quotas are changed. If a change came from
+//! outside, the program alone would have got further by then. If the program made it itself, it would have been as far. Sums do not tell
+//! which. So bounds of a loss use the most CPUs that there ever were at once, and leave out work that may have been done before a limit became
+//! tighter ([`Reach::ahead_ns`]).
 //!
-//! Where a host does not say what a task may use, it is taken to be what the program's other tasks may, and where it says so
-//! of none, the whole machine.
+//! If a host does not say what a task may use, the task may use what the program's other tasks may. If it says so for none, that is the whole
+//! machine.
 
 use crate::counted::Counted;
 use corun_model::limits::TaskLimits;
@@ -20,38 +20,38 @@ use corun_model::{Observation, TaskId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// CPUs, by the kernel's numbers.
+/// CPUs, with the kernel's numbers.
 pub type Set = BTreeSet<u32>;
 
-/// Limit: most sets that are kept apart: of tasks that are confined in more ways, the rest may use what all of them may.
+/// Limit: most sets that are kept apart. If tasks are confined in more ways, the rest may use the CPUs of all.
 const MOST_SETS: usize = 64;
-/// Limit: most CPU sets whose unions are all looked at; of more only each by itself and all together.
+/// Limit: most CPU sets whose unions are all looked at. If there are more, each by itself and all together.
 const MOST_UNITED: usize = 6;
 
 /// Limit: a smaller share of a sum is rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// What a window's tasks may use. Sums over windows add up.
+/// The CPUs that a window's tasks may use. Sums over windows add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reach {
-    /// By CPU: time that it was switched on and time that it was busy with anybody. Empty: the host does not tell.
+    /// For each CPU, how long it was switched on and how long it was busy with anybody. Empty: the host does not tell.
     pub cpus: BTreeMap<u32, CpuSpent>,
     /// The CPU sets of tasks.
     pub sets: Vec<Set>,
-    /// By task, as far as it is known: its place in `sets`.
+    /// For each task, as far as it is known: its place in `sets`.
     pub set_of: BTreeMap<TaskId, u32>,
-    /// By task, as far as it is known: its process.
+    /// For each task, as far as it is known: its process.
     pub process_of: BTreeMap<TaskId, TaskId>,
-    /// What processes computed, by the CPUs that any of their threads may use; in the order of sets.
+    /// How long processes computed, for each set of CPUs that any of their threads may use; in the order of sets.
     pub work: BTreeMap<u32, f64>,
-    /// Wall time that the CPU quota takes for what was used while there was one, in nanoseconds.
+    /// Wall time that the CPU quota needs for the CPU time used while there was one, in nanoseconds.
     pub quota_ns: f64,
     /// The quota's period; 0: there was none.
     pub period_ns: f64,
-    /// The quota in CPUs, as it was last; 0: there was none.
+    /// The last quota, in CPUs; 0: there was none.
     #[serde(default)]
     pub quota_cpus: f64,
-    /// CPU time that alone may have been spent before affinities became narrower, and so outside of them.
+    /// CPU time that alone may have been used before affinities became narrower, and so outside of them.
     #[serde(default)]
     pub ahead_ns: f64,
     /// Whether a limit became tighter while it ran.
@@ -59,14 +59,14 @@ pub struct Reach {
     pub tightened: bool,
 }
 
-/// What a CPU did, in nanoseconds.
+/// The times of a CPU, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSpent {
     /// Switched on.
     pub on_ns: f64,
     /// Busy with anybody.
     pub busy_ns: f64,
-    /// The largest part of a window that it was switched on for, 0..=1.
+    /// The largest part of a window for which it was switched on, 0..=1.
     #[serde(default)]
     pub most_on: f64,
 }
@@ -76,24 +76,24 @@ pub struct CpuSpent {
 pub struct Group {
     /// Their CPUs; empty: not known, any of the machine's.
     pub cpus: Set,
-    /// The sets that it is made of, by their places.
+    /// The places of the sets in it.
     sets: BTreeSet<u32>,
 }
 
 impl Group {
-    /// Whether tasks of this set belong to it.
+    /// Whether tasks with this set belong to it.
     pub(crate) fn has(&self, set: u32) -> bool {
         self.sets.contains(&set)
     }
 }
 
 impl Reach {
-    /// That of a subject in a window.
+    /// The reach of a subject in a window.
     pub fn of(seen: &Observation, subject: TenantId) -> Reach {
         let mut reach = Reach::default();
         let window_ns = seen.window_ns() as f64;
         for c in &seen.cpus {
-            // One that was switched on for a part of the window counts as on: how long it was is not told by all hosts.
+            // A CPU that was switched on for a part of the window counts as on: not all hosts tell for how long.
             let most_on = if c.idle_ns + c.busy_ns > 0 { 1.0 } else { 0.0 };
             let spent = CpuSpent { on_ns: most_on * window_ns, busy_ns: c.busy_ns as f64, most_on };
             reach.cpus.insert(c.cpu.0, spent);
@@ -171,7 +171,7 @@ impl Reach {
         next.quota_cpus > 0.0 && (self.quota_cpus <= 0.0 || next.quota_cpus < self.quota_cpus)
     }
 
-    /// Adds that of the next window of the same subject. `ahead_ns`: CPU time that it may have been further by now, alone.
+    /// Adds the next window of the same subject. `ahead_ns`: CPU time by which it may have been ahead by now, alone.
     pub fn add(&mut self, o: &Reach, ahead_ns: f64) {
         self.tightened |= o.tightened || self.is_tightened_by(o);
         self.ahead_ns += o.ahead_ns + if self.narrows(o) { ahead_ns } else { 0.0 };
@@ -205,7 +205,7 @@ impl Reach {
         self.process_of.retain(|task, _| is_listed(task));
     }
 
-    /// Which tasks may use which CPUs together; there is one group at least, which those of unknown sets belong to, the first.
+    /// Which tasks may use which CPUs together. There is at least one group. Tasks with unknown sets belong to the first.
     pub fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for (at, set) in self.sets.iter().enumerate() {
@@ -226,14 +226,14 @@ impl Reach {
         groups
     }
 
-    /// In which of the groups a task is; `None`: a task that is not listed.
+    /// The group that a task is in; `None`: a task that is not listed.
     pub fn group_of(&self, groups: &[Group], task: Option<TaskId>) -> usize {
         let set = task.and_then(|task| self.set_of.get(&task));
         set.and_then(|at| groups.iter().position(|g| g.has(*at))).unwrap_or(0)
     }
 
-    /// How many of these CPUs were switched on, on average, of a machine of so many; an empty set is all of them. One that the
-    /// host does not list (a container may be shown fewer than it may use) is taken to have been on.
+    /// How many of these CPUs of a machine were switched on, on average; an empty set is all of them. A CPU that the host does not list (a
+    /// container may see fewer than it may use) counts as on.
     pub fn count(&self, set: &Set, wall_ns: f64, machine: usize) -> f64 {
         let wall_ns = wall_ns.max(1.0);
         match (set.is_empty(), self.cpus.is_empty()) {
@@ -256,8 +256,8 @@ impl Reach {
         }
     }
 
-    /// For how long others than the subject were busy on these CPUs at most, where it had `own_ns` of them; `None`: the host
-    /// does not tell.
+    /// How long others than the subject were busy on these CPUs at most, if the subject had them for `own_ns`; `None`: the host does not
+    /// tell.
     pub fn others_ns(&self, set: &Set, own_ns: f64) -> Option<f64> {
         if set.is_empty() {
             return None;
@@ -266,12 +266,12 @@ impl Reach {
         Some((busy_ns? - own_ns).max(0.0))
     }
 
-    /// All CPUs that any task is known to be allowed; empty: not known of any.
+    /// All CPUs that any task is known to be allowed; empty: it is known for no task.
     pub fn all(&self) -> Set {
         self.sets.iter().flatten().copied().collect()
     }
 
-    /// The sets within which work cannot but stay: those of processes and their unions.
+    /// The sets that work cannot leave: those of processes and their unions.
     pub fn unions(&self) -> Vec<Set> {
         let sets: Vec<&Set> = self.work.keys().map(|at| &self.sets[*at as usize]).collect();
         if sets.len() > MOST_UNITED {
@@ -284,13 +284,13 @@ impl Reach {
         (1..1u32 << sets.len()).map(united).collect()
     }
 
-    /// What processes computed that could not leave this set, alone either, in nanoseconds.
+    /// How long processes computed that could not leave this set, alone either, in nanoseconds.
     pub fn work_within(&self, set: &Set) -> f64 {
         let within = self.work.iter().filter(|(at, _)| self.sets[**at as usize].is_subset(set));
         (within.map(|(_, ns)| ns).sum::<f64>() - self.ahead_ns).max(0.0)
     }
 
-    /// Whether it is known of all computing on which CPUs it could have been.
+    /// Whether it is known for all computing on which CPUs it could have been.
     pub fn knows_work(&self, computed_ns: f64) -> bool {
         self.work.values().sum::<f64>() >= computed_ns * (1.0 - ROUNDING)
     }
@@ -301,7 +301,7 @@ impl Reach {
     }
 }
 
-/// On how many CPUs the subject's workers last were, as an amount per time; nothing where that is not known.
+/// On how many CPUs the subject's workers last were, as an amount per time; nothing if that is not known.
 pub(crate) fn placed(seen: &Observation, subject: TenantId) -> Counted {
     let own = || seen.tasks.iter().filter(|t| t.tenant == subject);
     let on_cpu_ns = |t: &TaskObservation| t.account.ledger.on_cpu_ns() as f64;

@@ -1,6 +1,6 @@
 //! A line of `corun predict --record`: a window of the subject, and how it was taken.
 //!
-//! What is read back may say anything. A window that no machine can have had is refused here, once, for everybody who reads one.
+//! A file may contain anything. A window that no machine can have had is refused here, once, for all readers.
 
 use crate::estimate::Label;
 use crate::useful_work::Window;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Recorded {
     /// How it was taken.
     pub label: Label,
-    /// What was seen.
+    /// The window.
     pub window: Window,
 }
 

@@ -1,13 +1,13 @@
-//! Evidence by replay: the run is made again without its co-runners ([`corun_sim::replay`]), and what it takes then is what it would
-//! have taken alone.
+//! Evidence from a replay: the run is repeated without its co-runners ([`corun_sim::replay`]), and the time that it takes then is the time
+//! that it would have taken alone.
 //!
-//! A run is replayed from its beginning each time, and what comes out beyond what was told before is told of the stretch since
-//! then: so what is told of stretches sums to what is told of the whole. Of a long run the beginning is told once and forgotten
-//! ([`MOST_EVENTS`]), so that memory and time are bounded.
+//! Each time, a run is replayed from its beginning. The time beyond what was told before is told for the stretch since then. So the times
+//! of stretches sum to the time of the whole. The beginning of a long run is told once and forgotten ([`MOST_EVENTS`]), so that memory
+//! and time are bounded.
 //!
-//! What the log leaves open is tried both ways, and the ends are those of the evidence: whether waits for the outside are over
-//! at their time or after their length, whether siblings share their work, how long wake-ups take, and what threads that spin waited for. Where
-//! nobody tells spinning from computing, they may have spun whenever a sibling was off its CPU.
+//! What the log leaves open is tried both ways, and the results are the ends of the evidence. Open are: whether waits for the outside end at
+//! their time or after their length, whether siblings share their work, how long wake-ups take, and what threads that spin waited for. If
+//! nobody separates spinning from computing, threads may have spun whenever a sibling was off its CPU.
 
 use crate::calibrated::REPLAY;
 use crate::counterfactual::AloneTime;
@@ -18,7 +18,7 @@ use corun_sim::replay::script::{Op, Script, Spinning};
 pub use corun_sim::replay::NoReplay;
 use corun_sim::replay::{Conditions, Transcriber, Transcript};
 
-/// Limit: so many events are replayed from the beginning each time; what came before more of them is told for good.
+/// Limit: this many events are replayed from the beginning each time. Once there are more, their time is told for good.
 const MOST_EVENTS: u64 = 30_000;
 
 /// Replays one program's run as it goes on.
@@ -26,9 +26,9 @@ const MOST_EVENTS: u64 = 30_000;
 pub struct Replayer {
     transcriber: Transcriber,
     wake_up_ns: Option<u64>,
-    /// Handed out of the present stretch of the log so far: alone, at least, likely, at most.
+    /// What was told so far about the present stretch of the log: time alone at least, likely, at most.
     told_ns: [f64; 3],
-    /// The same of how long it looked for something outside of it.
+    /// The same for the time in which it looked for something outside of it.
     told_looked_ns: u64,
     /// Up to when anything has been told.
     told_until_ns: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// Begins. `wake_up_ns`: what a wake-up takes on this machine where a CPU sleeps; `None`: nobody knows.
+    /// Begins. `wake_up_ns`: how long a wake-up takes on this machine if a CPU sleeps; `None`: nobody knows.
     pub fn new(wake_up_ns: Option<u64>) -> Replayer {
         Replayer {
             transcriber: Transcriber::default(),
@@ -48,7 +48,7 @@ impl Replayer {
         }
     }
 
-    /// Takes what the program did next. From the first event that was lost on nothing more is told.
+    /// Takes what the program did next. After the first lost event nothing more is told.
     pub fn push(&mut self, log: &RunLog) {
         if log.lost > 0 {
             self.failed = Some(NoReplay::LogIncomplete);
@@ -58,7 +58,7 @@ impl Replayer {
         }
     }
 
-    /// Takes for how long each of the program's tasks spun in the window up to which its log has been taken, as far as that was told.
+    /// Takes how long each of the program's tasks spun in the window up to which its log has been taken, if that is known.
     pub fn see(&mut self, seen: &Observation, subject: TenantId) {
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
             let ledger = &task.account.ledger;
@@ -68,24 +68,24 @@ impl Replayer {
         }
     }
 
-    /// Tells nothing more, for this reason, unless it had another before.
+    /// Stops telling, for this reason, unless there was another before.
     pub fn give_up(&mut self, why: NoReplay) {
         self.failed.get_or_insert(why);
         self.transcriber = Transcriber::default();
     }
 
-    /// Why nothing more is told; `None`: it is.
+    /// Why nothing more is told; `None`: it goes on.
     pub fn failed(&self) -> Option<NoReplay> {
         self.failed
     }
 
-    /// Whether so much has happened that evidence is due, for the sake of memory.
+    /// Whether so much has happened that evidence is due, to bound memory.
     pub fn is_full(&self) -> bool {
         self.transcriber.events() > MOST_EVENTS
     }
 
-    /// What is known of the stretch since the last call. `is_over`: the program has ended. `tells_spinning`: somebody tells
-    /// spinning from computing, so a task of which nothing was [told](Replayer::see) did not spin.
+    /// What is known about the stretch since the last call. `is_over`: the program has ended. `tells_spinning`: somebody separates
+    /// spinning from computing, so a task about which nothing was [told](Replayer::see) did not spin.
     pub fn evidence(&mut self, is_over: bool, tells_spinning: bool) -> Option<AloneTime> {
         if self.failed.is_some() {
             return None;
@@ -108,7 +108,7 @@ impl Replayer {
         if end_ns <= start_ns {
             return None;
         }
-        // Rounding and other choices among what is open may have taken back a little; that is told by and by.
+        // Rounding and other choices may have taken back a little. Later calls make up for that.
         let mut more = [0, 1, 2].map(|i| (alone_ns[i] - self.told_ns[i]).max(0.0));
         more[0] = more[0].min(more[1]);
         more[2] = more[2].max(more[1]);

@@ -1,14 +1,14 @@
-//! When to open dedicated windows, which of them count, and when to stop trying: one schedule, for live predictions and for every
-//! table of how accurate they are.
+//! When to open dedicated windows, which of them count, and when to stop trying: one schedule, for live predictions and for every table of
+//! how accurate they are.
 //!
-//! It is fed what was seen and answers what to do next. It parks nobody: whoever asks does, within a budget that is his
-//! ([`corun_model::dedicated`]). What it found are facts ([`Found`]); `corun-report` makes the sentences.
+//! It takes what was seen and answers what to do next. It parks nobody: the caller does, within the caller's budget
+//! ([`corun_model::dedicated`]). Its findings are facts ([`Found`]); `corun-report` makes the sentences.
 //!
 //! - A window counts if the subject lived to its end and others had at most [`OTHERS`] of the machine in it.
-//! - Where those who may not be parked had more than that just before, none is opened: it would stop the rest for nothing.
-//! - After [`FRUITLESS`] in a row that do not count, or were not opened for that reason, no more are.
-//! - They follow each other at growing distances, so that those which a budget allows are spread over a run of any length: the first
-//!   few, which any answer takes, after half of the time that has passed, the others after as long again.
+//! - If tenants that may not be parked had more than that just before, no window is opened: it would stop the rest in vain.
+//! - After [`FRUITLESS`] in a row that do not count, or were not opened for that reason, no more are opened.
+//! - They follow each other at growing distances, so that the windows that a budget allows are spread over a run of any length. The first
+//!   few, which any answer needs, come after half of the time that has passed, the others after as long again.
 
 use crate::interval::FEWEST;
 use crate::predictor::WantsDedicated;
@@ -19,21 +19,21 @@ pub use corun_model::dedicated::WINDOW_NS;
 
 /// Definition: the length of a shared window, in nanoseconds.
 pub const SLOT_NS: u64 = 200_000_000;
-/// Definition: what others may have of the machine in a dedicated window that counts.
+/// Definition: the share of the machine that others may have in a dedicated window that counts.
 pub const OTHERS: f64 = 0.05;
-/// Definition: when the first dedicated window may be: a program's beginning is not like the rest of it.
+/// Definition: the earliest time of the first dedicated window: a program's beginning is not like the rest of it.
 pub const FIRST_NS: u64 = 500_000_000;
-/// Definition: they are no closer than this.
+/// Definition: the least distance between windows.
 const SOON_NS: u64 = 150_000_000;
-/// Definition: and no further apart, which is what the default budget allows for ever.
+/// Definition: the largest distance. The default budget allows it for ever.
 const LATER_NS: u64 = 4_000_000_000;
-/// Definition: so many in a row that do not count end it.
+/// Definition: this many in a row that do not count end it.
 const FRUITLESS: usize = 3;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Watch on.
+    /// Go on watching.
     Watch,
     /// Open a window, if the budget allows one now.
     Open,
@@ -46,20 +46,20 @@ pub enum Next {
 pub enum Void {
     /// The subject ended in it.
     SubjectEnded,
-    /// Others ran for so long, in nanoseconds, summed over CPUs.
+    /// Others ran for this long, in nanoseconds, summed over CPUs.
     OthersRan(u64),
 }
 
 /// A window that was opened.
 #[derive(Clone, Debug)]
 pub struct Taken<'a> {
-    /// What was seen in it.
+    /// The observation.
     pub seen: &'a Observation,
     /// Who was parked.
     pub parked: &'a [TenantId],
-    /// Who could not be, and why.
+    /// Who could not be parked, and why.
     pub not_parked: &'a [(TenantId, Refusal)],
-    /// How long somebody was parked for it, all around it included, in nanoseconds.
+    /// How long somebody was parked for it in all, in nanoseconds.
     pub parked_ns: u64,
     /// CPU time of those who were parked, while they were, in nanoseconds.
     pub leaked_ns: u64,
@@ -78,14 +78,14 @@ pub struct InTheWay {
     pub on_cpu_ns: u64,
 }
 
-/// What was found of all windows so far.
+/// The findings from all windows so far.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// How many were opened.
     pub opened: usize,
     /// How many of them count.
     pub counted: usize,
-    /// How many were not opened because of who ran just before.
+    /// How many were not opened because of tenants that ran just before.
     pub skipped: usize,
     /// Whether no more are opened, since too many in a row did not count.
     pub given_up: bool,
@@ -97,7 +97,7 @@ pub struct Found {
     pub leaked_ns: u64,
     /// CPU time that the machine had in all of them, and just before those that were not opened, in nanoseconds.
     pub machine_ns: f64,
-    /// The same of those that do not count.
+    /// The same for those that do not count.
     pub in_vain_ns: f64,
     /// Co-runners that ran although they should not have.
     pub others: BTreeMap<TenantId, Other>,
@@ -108,11 +108,11 @@ pub struct Found {
 pub struct Other {
     /// Who.
     pub tenant: Tenant,
-    /// For how long in all windows, in nanoseconds.
+    /// How long in all windows, in nanoseconds.
     pub on_cpu_ns: u64,
     /// And in those that do not count.
     pub in_vain_ns: u64,
-    /// Why it was not parked, or did not help to park it; `None`: it could have been, or nobody asked.
+    /// Why it was not parked, or why parking it did not help; `None`: it could have been parked, or nobody asked.
     pub why: Option<Why>,
 }
 
@@ -130,7 +130,7 @@ pub enum Why {
 pub struct Schedule {
     subject: TenantId,
     begin_ns: u64,
-    /// When one was last opened, or was not because of who ran, and how many were.
+    /// When a window was last opened, or not opened because of a tenant that ran, and how many were.
     last_ns: Option<u64>,
     tried: usize,
     /// How many in a row, up to now, did not count.
@@ -144,7 +144,7 @@ impl Schedule {
         Schedule { subject, begin_ns, last_ns: None, tried: 0, fruitless: 0, found: Found::default() }
     }
 
-    /// What to do now: from time to time to open one, and at once when the program's behaviour has changed.
+    /// What to do now: open a window from time to time, and at once if the program's behavior has changed.
     pub fn next(&self, now_ns: u64, wants: Option<WantsDedicated>) -> Next {
         if self.found.given_up {
             return Next::GiveUp;
@@ -152,7 +152,7 @@ impl Schedule {
         let Some(last_ns) = self.last_ns else {
             return due(now_ns.saturating_sub(self.begin_ns) >= FIRST_NS);
         };
-        // That there are too few at first is no reason to take them all from the beginning.
+        // Having too few at first is no reason to take them all from the beginning.
         let passed_ns = last_ns - self.begin_ns;
         let distance_ns = match wants {
             Some(_) if self.found.counted >= FEWEST => SOON_NS,
@@ -162,7 +162,7 @@ impl Schedule {
         due(now_ns.saturating_sub(last_ns) >= distance_ns)
     }
 
-    /// Takes one that was opened.
+    /// Takes a window that was opened.
     ///
     /// # Errors
     /// Why it does not count.
@@ -181,7 +181,7 @@ impl Schedule {
             (false, true) => Err(Void::SubjectEnded),
             (false, false) => Ok(()),
         };
-        // Of whom it did not help to park, it is not said that it came too late.
+        // If parking a tenant did not help, nobody says that it came too late.
         let leaked = window.parked.iter().map(|id| (*id, Why::Leaked));
         let refused = window.not_parked.iter().map(|(id, why)| (*id, Why::Refused(why.clone())));
         let why: BTreeMap<TenantId, Why> = leaked.chain(refused).collect();
@@ -189,8 +189,8 @@ impl Schedule {
         counts
     }
 
-    /// Takes that none was opened because of who had too much of the machine in `seen`, the window before; `parkable`: how many
-    /// others could have been parked.
+    /// Notes that no window was opened because a tenant had too much of the machine in `seen`, the window before; `parkable`: how many others
+    /// could have been parked.
     pub fn not_dedicated(&mut self, seen: &Observation, in_the_way: &[InTheWay], parkable: usize) {
         self.found.skipped += 1;
         self.found.parked_somebody |= parkable > 0;
@@ -213,7 +213,7 @@ impl Schedule {
         self.fruitless = match void {
             None => 0,
             Some(Void::OthersRan(_)) => self.fruitless + 1,
-            // A subject that has ended is in no need of more.
+            // A subject that has ended needs no more.
             Some(Void::SubjectEnded) => self.fruitless,
         };
         let found = &mut self.found;
@@ -232,7 +232,7 @@ impl Schedule {
         }
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -246,7 +246,7 @@ fn due(is_due: bool) -> Next {
     }
 }
 
-/// CPU time that there was in a window, in nanoseconds.
+/// The CPU time of the machine in a window, in nanoseconds.
 fn machine_ns(seen: &Observation) -> f64 {
     seen.window_ns() as f64 * seen.cpus.len() as f64
 }

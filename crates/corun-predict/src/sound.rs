@@ -1,13 +1,13 @@
-//! Whether a window that was read from a file can have been measured.
+//! Whether a window from a file can have been measured.
 //!
-//! A live window conserves time because the probe does. A file may say anything: a negative count, a task that did more than it
-//! lived for, more windows than there is time to compute with. Such a window is refused before the method sees it.
+//! A live window conserves time because the probe does. A file may contain anything: a negative count, a task that did more than it lived
+//! for, more windows than there is time to compute with. Such a window is refused before the method sees it.
 
 use crate::useful_work::{Spent, Window};
 
-/// Limit: no time in nanoseconds and no count is as much: 30 years.
+/// Limit: no time in nanoseconds and no count is this large: 30 years.
 const MOST: f64 = 1e18;
-/// Limit: what rounding makes of a sum of times.
+/// Limit: the rounding of a sum of times.
 const ROUNDING: f64 = 1.001;
 
 /// Whether a time in nanoseconds, or a count, can have been measured.
@@ -16,8 +16,7 @@ fn is_amount(amount: f64) -> bool {
 }
 
 impl Spent {
-    /// Whether there can have been such a task: no time and no count is negative or without end, and what it did takes no longer
-    /// than it lived.
+    /// Whether there can have been such a task: no time and no count is negative or infinite, and its parts take no longer than it lived.
     fn is_sound(&self) -> bool {
         // Every field by name, so that the compiler asks for a new one.
         let &Spent {
@@ -56,12 +55,12 @@ impl Spent {
 }
 
 impl Window {
-    /// Whether there can have been such a window. One that was read from a file may say anything, also what no time would be
-    /// long enough to compute with: [`crate::Recorded`] refuses it.
+    /// Whether there can have been such a window. A file may contain anything, even a window that would take for ever to compute with:
+    /// [`crate::Recorded`] refuses it.
     pub(crate) fn is_sound(&self) -> bool {
         /// Limit: the kernel knows no more CPUs.
         const MOST_CPUS: usize = 8_192;
-        /// Limit: what is too short-lived to be listed is as much as so many tasks that live all the time.
+        /// Limit: the tasks too short-lived to be listed are worth this many tasks that live all the time.
         const MOST_UNLISTED: f64 = 10_000.0;
         let lives = |s: &Spent, tasks: f64| s.life_ns <= ROUNDING * tasks * self.wall_ns;
         self.start_ns < self.end_ns

@@ -1,25 +1,23 @@
 //! Was a stretch of a run disturbed, and was a test in it starved?
 //!
-//! Method. The run is kept slot by slot, and what the whole run lost by the one definition ([`crate::loss`]) is shared out among its
-//! slots. Where a run log is kept, each has first lost the time in which the program **stood still** in it: some of its tasks waited
-//! for CPUs that co-runners held, and none was on one. Nobody could go on then, whatever the program is. What the whole run lost
-//! beyond that is shared out in proportion to what the slots lost beyond that by their own ledgers. A stretch has lost what its slots
-//! have.
+//! Method. The run is kept slot by slot, and the loss of the whole run according to the one definition ([`crate::loss`]) is shared out among
+//! its slots. If there is a run log, each slot first gets the time in which the program **stood still** in it: some of its tasks waited for
+//! CPUs that co-runners held, and none was on a CPU. Nobody could go on then, whatever the program is. The rest of the run's loss is shared
+//! out in proportion to the rest of the slots' losses according to their own ledgers. The loss of a stretch is the loss of its slots.
 //!
-//! Two things make that less than certain, and both are bounds, not guesses. A slot that reaches beyond the stretch may have
-//! lost all of its time inside of it, or as much as possible outside: but nowhere except where its tasks waited, which is known to
-//! a tenth of a millisecond where a run log is kept ([`crate::waits`]), and for no longer than any of them did. And a tool may not
-//! say exactly when the stretch began: then every place is tried at which it can have been, and it has lost at most what it lost at
-//! the worst of them and at least what it lost at the best. What lies on one side of what is allowed by both is clean or disturbed;
-//! anything else is unclear.
+//! Two things make that less than certain, and both are bounds, not guesses. A slot that reaches beyond the stretch may have lost all of its
+//! time inside the stretch, or as much as possible outside of it. But it lost time only where its tasks waited, and for no longer than any of
+//! them did; with a run log, that is known to a tenth of a millisecond ([`crate::waits`]). And a tool may not say exactly when the stretch
+//! began. Then every possible place is tried. The stretch lost at most the loss at the worst place, and at least the loss at the best. If both are
+//! on one side of the limit, the stretch is clean or disturbed. Otherwise it is unclear.
 //!
-//! What the hypervisor took is in no ledger ([`crate::hypervisor`]). It is held against the same limits, over the whole stretch and at
-//! the worst place. A stretch whose CPUs were idle at times lost no more of its length than was taken; one on several CPUs
-//! no larger share than they did.
+//! No ledger has what the hypervisor took ([`crate::hypervisor`]). It is compared with the same limits, over the whole stretch and at the
+//! worst place. A stretch whose CPUs were idle at times lost no more of its length than was taken. A stretch on several CPUs lost no larger
+//! share than they did.
 //!
-//! Limits: the stretch of a test case is judged by all tasks of the command, so of tests that run at a time it says what they
-//! lost together. Of one of them only this holds: where all tasks together were kept from CPUs for less than starves a test, no
-//! test was starved ([`Parts::starved_nobody`]).
+//! Limits: all tasks of the command count for the stretch of a test case. So for tests that run at the same time, the answer is what they lost
+//! together. For a single one of them, only this holds: if all tasks together were kept from CPUs for less than starves a test, no test was
+//! starved ([`Parts::starved_nobody`]).
 
 mod pieces;
 
@@ -35,15 +33,15 @@ use pieces::{Piece, Places};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Definition: whoever lost more than this share of its time was starved, and whoever lost less was not. It is a choice: nobody knows how
-/// long the test takes alone. A time-out with less to spare than this was close to being missed anyway. Nobody can tell of
-/// whoever lost at least less and at most more.
+/// Definition: a test that lost more than this share of its time was starved, and a test that lost less was not. It is a choice: nobody
+/// knows how long the test takes alone. A time-out with less to spare than this was close to being missed anyway. If the least loss is
+/// lower and the most is higher, nobody can tell.
 pub const STARVED: f64 = 0.1;
 /// Limit: places at which a stretch can have begun are tried at steps of this share of its length.
 const CLOSE: f64 = 1.0 / 32.0;
-/// Limit: so many are tried at most.
+/// Limit: at most this many are tried.
 const MOST_PLACES: f64 = 256.0;
-/// Definition: where a stretch can have begun must be known to this share of its length before what its tasks did in it is told.
+/// Definition: the beginning of a stretch must be known to this share of its length before its tasks' deeds in it are told.
 const PLACED: f64 = 0.5;
 
 /// A stretch of a run, on the host's clock.
@@ -63,19 +61,19 @@ pub struct Span {
 pub enum Unsure {
     /// It was not watched, or not all of it.
     Unwatched,
-    /// Something was lost, but when it was is not known well enough.
+    /// Something was lost, but nobody knows well enough when.
     Place,
-    /// Something was stolen from its tasks, but how much of that held it up is not known.
+    /// Something was stolen from its tasks, but nobody knows how much of that held it up.
     Part,
-    /// What was stolen may have come out of its sleep.
+    /// The theft may have come out of its sleep.
     Spare,
-    /// What was lost is more than nothing and less than what starves.
+    /// The loss is more than nothing and less than what starves.
     Little,
     /// Its tasks waited for CPUs that the command's own tasks held.
     Siblings,
     /// Somebody stopped or froze it.
     Held,
-    /// The hypervisor took CPUs, and what that cost is not known.
+    /// The hypervisor took CPUs, and nobody knows what that cost.
     Hypervisor,
 }
 
@@ -83,7 +81,7 @@ pub enum Unsure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Others took so much that a time-out or a race is explained by it.
+    /// Others took so much that it explains a time-out or a race.
     Starved,
     /// Its own CPU quota stopped it.
     Throttled,
@@ -93,7 +91,7 @@ pub enum Cause {
     CannotTell(Unsure),
 }
 
-/// What is said of a stretch.
+/// The answer for a stretch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     /// As an iteration of a benchmark: was it disturbed by more than was allowed?
@@ -106,7 +104,7 @@ pub struct Judged {
     pub lost: [f64; 3],
     /// How long its tasks waited for CPUs, summed: whoever held them.
     pub waited_ns: f64,
-    /// The part of that in which co-runners held them, or nobody knows who.
+    /// The part of that in which co-runners held them, or somebody unknown.
     pub stolen_ns: f64,
     /// How long its own quota stopped its tasks, summed.
     pub throttled_ns: f64,
@@ -114,7 +112,7 @@ pub struct Judged {
     pub culprit: Option<TenantId>,
 }
 
-/// A run of which parts can be judged.
+/// A run whose parts can be judged.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     slots: &'a Slots,
@@ -128,7 +126,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// A run of these slots, of which `allowed` may be lost, and which has lost so much in all.
+    /// A run of these slots. It may lose the share `allowed`, and has lost this much in all.
     pub(crate) fn new(slots: &'a Slots, allowed: f64, lost_ns: f64) -> Parts<'a> {
         let last =
             Slots { window: slots.window.clone(), open: slots.open.clone(), ..Slots::default() }.close();
@@ -138,20 +136,20 @@ impl<'a> Parts<'a> {
         Parts { slots, last, taken_ns, lost_ns, allowed }
     }
 
-    /// What is said of a stretch of it that ended when its work was done, as an iteration does.
+    /// The answer for a stretch of it that ended when its work was done, as an iteration does.
     pub fn judge(&self, span: &Span) -> Judged {
         self.judge_by(span, |n, _| self.lost_ns[n])
     }
 
-    /// The same of a test case, which a time-out may have ended. Whoever waits for that sleeps, and so the run took as long as it
-    /// would have alone. But what was stolen from tasks that never slept kept them from being through in time; of all else that was
-    /// stolen it is not known.
+    /// The same for a test case, which a time-out may have ended. The task that waits for a time-out sleeps, so the run took as long as it
+    /// would have alone. But theft from tasks that never slept kept them from being done in time. Nobody knows this about any other
+    /// theft.
     pub fn judge_test(&self, span: &Span) -> Judged {
         self.judge_by(span, |_, slot| slot.lost_by_test(&self.slots.waits))
     }
 
-    /// Whether no test of a stretch can have been starved, whichever tasks were its own: all that kept any task of the command from a
-    /// CPU, in every slot that the stretch may reach into, is less than what starves a test of this length.
+    /// Whether no test of a stretch can have been starved, whichever tasks were its own. Then everything that kept any task of the command
+    /// from a CPU, in every slot that the stretch may reach into, is less than what starves a test of this length.
     pub fn starved_nobody(&self, span: &Span) -> bool {
         let (from, until) = (span.earliest_ns as f64, (span.latest_ns + span.length_ns) as f64);
         let all = self.slots.slots.iter().chain(&self.last).zip(&self.taken_ns);
@@ -160,7 +158,7 @@ impl<'a> Parts<'a> {
         kept_ns <= STARVED * span.length_ns as f64
     }
 
-    /// `lost_ns`: what a slot, the n-th of all, lost at least, most likely and at most.
+    /// `lost_ns`: the loss of the n-th slot, at least, most likely and at most.
     fn judge_by(&self, span: &Span, lost_ns: impl Fn(usize, &Slot) -> [f64; 3]) -> Judged {
         let Slots { slots, waits, .. } = self.slots;
         let places = Places::of(span);
@@ -177,8 +175,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What slots lost of what their run did: at least, most likely and at most. What was stolen from tasks that had time to spare may have
-/// cost nothing.
+/// The slots' parts of the run's loss: at least, most likely and at most. Theft from tasks that had time to spare may have cost nothing.
 fn shared_out(slots: &[&Slot], waits: &Waits, lost_ns: f64) -> Vec<[f64; 3]> {
     let still: Vec<f64> = slots.iter().map(|slot| slot.stood_still(waits)).collect();
     let all_still: f64 = still.iter().sum();
@@ -204,12 +201,12 @@ pub(crate) struct Slots {
     open: Slot,
 }
 
-/// What is kept of a slot, in nanoseconds: of its tasks, summed.
+/// The data of a slot, in nanoseconds, summed over its tasks.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     start_ns: f64,
     end_ns: f64,
-    /// Most likely lost by its own ledger.
+    /// Most likely lost, according to its own ledger.
     lost_ns: f64,
     /// Stolen from tasks that had time to spare.
     spared_ns: f64,
@@ -225,22 +222,21 @@ struct Slot {
     /// On a CPU, or waiting for one.
     wanted_ns: f64,
     life_ns: f64,
-    /// What was told of the hypervisor.
+    /// What the hypervisor took.
     told: Told,
     culprits: BTreeMap<Option<TenantId>, f64>,
 }
 
 impl Slot {
-    /// For how long the program stood still in it at least, since co-runners held the CPUs that its tasks waited for. Of a switch that
-    /// nobody told of the log knows nothing, and there a task that runs looks as if it waited; its ledger says how long tasks did
-    /// at most.
+    /// How long the program stood still in it at least, since co-runners held the CPUs that its tasks waited for. If the log misses a
+    /// switch, a running task looks as if it waited. The ledger says how long tasks waited at most.
     fn stood_still(&self, waits: &Waits) -> f64 {
         let (from, until) = waits.known(self.start_ns, self.end_ns);
         (waits.stood_still(from, until).min(self.kept_ns()) - self.excused_ns).max(0.0)
     }
 
-    /// What tests lost in it. A shell computes next to nothing, so of what was stolen from it their ledgers tell little; but while it
-    /// waits and nothing else runs, its test stands still.
+    /// What tests lost in it. A shell computes next to nothing, so ledgers tell little about theft from it. But while it waits and nothing
+    /// else runs, its test stands still.
     fn lost_by_test(&self, waits: &Waits) -> [f64; 3] {
         let still_ns = self.stood_still(waits);
         self.lost_by_test_ns.map(|ns| ns.max(still_ns))

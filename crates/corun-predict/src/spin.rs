@@ -1,27 +1,24 @@
-//! Spinning told from work by hardware counters (PACT'16 §2.1, after Rao and Zhou, PPoPP 2014).
+//! Spinning separated from work by hardware counters (PACT'16 §2.1, after Rao and Zhou, PPoPP 2014).
 //!
-//! Method: a loop that only asks whether a lock or barrier has moved is a handful of instructions long, one of them a branch
-//! that always goes the same way. So while a task spins it retires many branches per instruction and mispredicts
-//! hardly any, **compared with sibling tasks that compute**. Each task's window is taken as a mixture of two kinds of
-//! instructions. The computing kind is known from the windows of all siblings with the fewest branches per instruction;
-//! the spinning kind from those with the most, which are believed only if they are unlike the computing kind in both
-//! respects: more branches per instruction by the factor `OTHER_CODE`, at least [`DENSE`] in absolute terms, and fewer mispredictions per
-//! branch by as much. Where no window is so, nobody spins, which is an answer, too. The
-//! share of spinning instructions follows from a task's branches per instruction, and time from the cycles that such
-//! instructions take.
+//! Method: a loop that only asks whether a lock or barrier has moved is a handful of instructions long, one of them a branch that always
+//! goes the same way. So while a task spins, it retires many branches per instruction and mispredicts hardly any, **compared with sibling
+//! tasks that compute**. Each task's window is a mixture of two kinds of instructions. The computing kind is known from the windows of all
+//! siblings with the fewest branches per instruction. The spinning kind is known from those with the most. It is believed only if it differs
+//! from the computing kind in both respects: more branches per instruction by the factor `OTHER_CODE`, at least [`DENSE`] in absolute terms, and
+//! fewer mispredictions per branch by as much. If no window does, nobody spins, which is an answer, too. The share of spinning instructions
+//! follows from a task's branches per instruction, and time from the cycles that such instructions take.
 //!
-//! The thresholds: a test-and-branch loop has one branch in two to five instructions (0.2 to 0.5), whatever compiler and
-//! lock; programs that compute have 0.05 to 0.2, with one or more in a hundred mispredicted, where a loop mispredicts once
-//! per wait. A tight numeric loop may be as steady, but has few branches per instruction. And siblings are a yardstick only
-//! if they do alike: where every thread runs other code, the one with the most branches is not for that reason spinning.
-//! So only tasks of one name that run in the same window are compared (threads bear their program's name unless they are
-//! named for what else they do), and at least [`ALIKE`] of their windows must be like the computing kind.
+//! The thresholds: a test-and-branch loop has one branch in two to five instructions (0.2 to 0.5), whatever compiler and lock. Programs that
+//! compute have 0.05 to 0.2, with one or more in a hundred mispredicted, while a loop mispredicts once per wait. A tight numeric loop may be
+//! as steady, but has few branches per instruction. And siblings are a yardstick only if they do similar work: if every thread runs other
+//! code, the one with the most branches need not be spinning. So only tasks of one name that run in the same window are compared (threads
+//! have their program's name unless they are named for other work), and at least [`ALIKE`] of their windows must be like the computing kind.
 //!
-//! Limits: programs whose computing is itself a tight, steady loop, as those of `corun load` and of many micro-benchmarks
-//! are, do not mispredict more often than a spin loop; in them spinning is not found. Tasks that all spin all the time have no
-//! sibling to be compared with, and those that spin in nearly every window (modelled NPB LU beside four busy loops, for 70 % of
-//! its CPU time) leave too few windows that are alike: nothing is found in them either. A window that is never wholly spent
-//! spinning makes the spinning kind look less dense than it is, so spin is overstated, which the interval allows for.
+//! Limits: some programs compute in a tight, steady loop, such as `corun load` and many micro-benchmarks. They do not mispredict more often
+//! than a spin loop, and no spinning is found in them. Tasks that all spin all the time have no sibling for comparison. Tasks that spin in
+//! nearly every window (modelled NPB LU next to four busy loops, for 70 % of its CPU time) leave too few windows that are alike. Nothing is
+//! found in them either. A window that is never wholly spinning makes the spinning kind look less dense than it is. So spin is overstated, and
+//! the interval allows for that.
 
 use crate::calibrated::OTHER_CODE;
 use crate::definitions::{NEGLIGIBLE, SMALL};
@@ -32,16 +29,16 @@ use std::collections::BTreeMap;
 pub const DENSE: f64 = 0.2;
 /// Definition: branches per instruction that no spin loop exceeds: every second instruction.
 const DENSEST: f64 = 0.5;
-/// Definition: share of the windows that are as the computing kind is, at least.
+/// Definition: the least share of windows that are like the computing kind.
 pub const ALIKE: f64 = 0.2;
-/// Limit: fewest instructions of a task in a window from which rates are read.
+/// Limit: fewest instructions of a task in a window for its rates.
 const FEWEST: f64 = 10_000.0;
 /// Limit: windows of tasks of one name that are remembered for comparison.
 const MEMORY: usize = 4_096;
 /// Limit: names that are remembered.
 const NAMES: usize = 256;
 
-/// What one task did in one window, as rates.
+/// The rates of one task in one window.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     /// Branches per instruction.
@@ -54,15 +51,15 @@ struct Rates {
     cycles: f64,
 }
 
-/// Tells spinning from computing for the tasks of one tenant, window after window.
+/// Separates spinning from computing for the tasks of one tenant, window after window.
 #[derive(Clone, Debug)]
 pub struct SpinByCounters {
     subject: TenantId,
-    /// By name of the tasks.
+    /// For each name of tasks.
     seen: BTreeMap<String, Seen>,
 }
 
-/// Windows of tasks of one name, as many as are remembered.
+/// The remembered windows of tasks of one name.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     rates: Vec<Rates>,
@@ -85,7 +82,7 @@ impl SpinByCounters {
 
     /// Spin time of each task in this window, compared with its siblings in this and earlier windows. `None`: nobody's
     /// branches, mispredictions, instructions and cycles were counted. A task that was not counted (it has just begun)
-    /// is taken to be like those that were, with nothing certain; one that was not on a CPU is not listed.
+    /// is assumed to be like those that were, with nothing certain. A task that was not on a CPU is not listed.
     pub fn estimate(&mut self, seen: &Observation) -> Option<BTreeMap<TaskId, SpinEstimate>> {
         let tasks = || seen.tasks.iter().filter(|t| t.tenant == self.subject);
         let ran = || tasks().filter(|t| t.account.ledger.on_cpu_ns() > 0);
@@ -98,7 +95,7 @@ impl SpinByCounters {
         for (task, rates) in ran().filter_map(|t| Some((t, (*rates.get(&t.id)?)?))) {
             of_name.entry(unnumbered(&task.name)).or_default().push(rates);
         }
-        // Who is alone waits for nobody.
+        // A single task waits for nobody.
         let mut kinds: BTreeMap<String, Kinds> = BTreeMap::new();
         for (name, rates) in of_name.into_iter().filter(|(_, rates)| rates.len() > 1) {
             if self.seen.len() >= NAMES && !self.seen.contains_key(&name) {
@@ -198,7 +195,7 @@ impl Kinds {
             (r.instructions * above.clamp(0.0, 1.0) * self.spinning_cpi / r.cycles).clamp(0.0, 1.0)
         };
         let best = share(self.spinning_density);
-        // The densest window may not have been spent spinning altogether.
+        // The densest window may not be all spinning.
         let low = share(DENSEST.max(self.spinning_density));
         // A tenth of the distance between the kinds is within the spread of windows that only compute.
         (best, low.min(best), (best * (1.0 + SMALL) + NEGLIGIBLE).min(1.0))

@@ -1,12 +1,11 @@
-//! How long the subject spun, in all and by task, over all windows that were seen, with an interval.
+//! How long the subject spun, in all and per task, over all windows that were seen, with an interval.
 //!
-//! Method: what a detector says of each task in each window is added up. Errors of windows that samples were taken of are
-//! chance, independent of each other, and add in squares. What nothing was sampled of, or what could not be judged, lies
-//! between no spinning and nothing else however many windows there are, and so does what counters or exits say: such
-//! errors add as they are.
+//! Method: the answers of a detector for each task in each window are added up. In sampled windows, errors are chance. They are independent of
+//! each other, and add in squares. Time without samples, or that could not be judged, may hold no spinning or nothing else, however many
+//! windows there are. The same is true of the errors of counters or exits. Such errors add as they are.
 //!
-//! Limits: of very many tasks those that ran least are told together. What a method gets wrong alike in every window is
-//! not in the interval (`docs/spinning.md` has what was found against programs that know how long they spun).
+//! Limits: if there are very many tasks, those that ran least are reported together. If a method is wrong in the same way in every window, that
+//! is not in the interval (`docs/spinning.md` compares with programs that know how long they spun).
 
 use crate::definitions::CONFIDENCE;
 use corun_model::spin::{SpinEstimate, SpinMethod};
@@ -17,13 +16,13 @@ use std::sync::Arc;
 
 /// Limit: most tasks that are kept apart.
 const MOST_TASKS: usize = 10_000;
-/// Limit: most tasks that are told one by one.
+/// Limit: most tasks that are listed one by one.
 const MOST_TOLD: usize = 100;
 
-/// How long a program spun; serialises into `corun.predict/1`.
+/// How long a program spun; serializes into `corun.predict/1`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spinning {
-    /// Of its time on a CPU that was judged, 0..=1.
+    /// The share of its judged time on a CPU, 0..=1.
     pub share: f64,
     /// Low and high end of the share's interval.
     pub interval: [f64; 2],
@@ -35,11 +34,11 @@ pub struct Spinning {
     pub on_cpu_ns: u64,
     /// How much of the time on a CPU was judged, 0..=1.
     pub judged: f64,
-    /// How spinning was told from computing.
+    /// How spinning was separated from computing.
     pub method: &'static str,
-    /// By task, who spun most first; at most a hundred.
+    /// For each task, those that spun most first; at most a hundred.
     pub tasks: Vec<TaskSpinning>,
-    /// How many tasks are in the sums only, at most: of more than ten thousand, one that goes on may be counted again.
+    /// How many tasks are only in the sums, at most: among more than ten thousand, a task that goes on may be counted again.
     pub unlisted_tasks: u64,
 }
 
@@ -54,7 +53,7 @@ pub struct TaskSpinning {
     pub spin_ns: Option<u64>,
     /// Time on a CPU.
     pub on_cpu_ns: u64,
-    /// Of its time on a CPU that was judged; `None`: nothing was.
+    /// The share of its judged time on a CPU; `None`: nothing was judged.
     pub share: Option<f64>,
     /// Low and high end of the share's interval.
     pub interval: Option<[f64; 2]>,
@@ -62,18 +61,18 @@ pub struct TaskSpinning {
     pub judged: f64,
 }
 
-/// Adds up what a detector says.
+/// Adds up the answers of a detector.
 #[derive(Clone, Debug, Default)]
 pub struct SpinningSoFar {
     tasks: BTreeMap<TaskId, (Arc<str>, Sum)>,
-    /// Those that are not kept apart, and how many they were.
+    /// The tasks that are not kept apart, and how many they were.
     unlisted: Sum,
     unlisted_tasks: u64,
     method: Option<SpinMethod>,
 }
 
 impl SpinningSoFar {
-    /// Takes what was found in a window.
+    /// Takes the answers for a window.
     pub fn push(&mut self, seen: &Observation, subject: TenantId, found: &BTreeMap<TaskId, SpinEstimate>) {
         let mut listed_ns = 0;
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
@@ -111,7 +110,7 @@ impl SpinningSoFar {
         });
     }
 
-    /// What it comes to; `None`: nothing was judged.
+    /// The result; `None`: nothing was judged.
     pub fn spinning(&self) -> Option<Spinning> {
         let all = self.tasks.values().fold(self.unlisted, |mut all, (_, sum)| {
             all.add(sum);
@@ -151,10 +150,10 @@ impl SpinningSoFar {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     on_cpu_ns: f64,
-    /// Of that, with an estimate.
+    /// The part of that with an estimate.
     judged_ns: f64,
     spin_ns: f64,
-    /// How far down and up chance may have moved the spin time, squared; and what is not chance.
+    /// How far down and up chance may have moved the spin time, squared; and the errors that are not chance.
     chance: [f64; 2],
     certain: [f64; 2],
 }
@@ -170,7 +169,7 @@ impl Sum {
         if e.method != SpinMethod::Samples {
             return Sum { certain: off, ..judged };
         }
-        // What could not be judged may have spun as much as all of it, or not at all.
+        // Time that could not be judged may be all spinning, or none.
         let unjudged_ns = part(e.unjudged_ns);
         let certain = [off[0].min(unjudged_ns * spin_ns / on_cpu), off[1].min(unjudged_ns)];
         let chance = [0, 1].map(|end| (off[end] - certain[end]).powi(2));

@@ -1,31 +1,30 @@
 //! Whether a program goes in steps: from one meeting of its tasks to the next, each time with about the same work.
 //!
-//! At a barrier all tasks but the last to come block, whoever was stolen from and wherever they run. So the same work takes as many
-//! blockings beside others as alone: 0 to 4 % more or fewer of six programs that this was seen of. The time that it takes in user
-//! mode was up to 35 % less, since threads that take turns on one CPU need not send each other what they have written, and have
-//! the memory's bandwidth to themselves. There blockings are the measure of work when dedicated windows are compared with others.
-//! Where tasks block by chance, for a lock, for a queue that is full or for a row of another frame, the same work takes
-//! 0.02 to 4 times as many.
+//! At a barrier all tasks but the last one to come block, whoever was stolen from and wherever they run. So the same work takes as many
+//! blockings with co-runners as alone: 0 to 4 % more or fewer in six programs. The time in user mode was up to 35 % less, since threads
+//! that take turns on one CPU need not send each other what they have written, and have the memory's bandwidth to themselves. So blockings
+//! are the measure of work if dedicated windows are compared with others. If tasks block by chance, for a lock, for a full queue or for a
+//! row of another frame, the same work takes 0.02 to 4 times as many.
 //!
-//! Method. What happens by chance scatters and what belongs to each step does not: how many blockings there are for the
-//! time computing varies from window to window by 1 to 10 % where there are barriers, elsewhere by 13 to 500 %, of one kind of window
-//! at least. So it must be the same in all dedicated windows, and in all others, and must not differ between them by more than
-//! caches and memory can explain.
+//! Method. What happens by chance scatters, and what belongs to each step does not. With barriers, the number of blockings per time
+//! computing varies from window to window by 1 to 10 %. In other programs it varies by 13 to 500 %, in at least one kind of window. So it
+//! must be the same in all dedicated windows, and in all others, and must not differ between them by more than caches and memory can
+//! explain.
 //!
-//! Limits: a window has to have some ten steps. A program whose steps come in groups of different kinds (decision trees, level by
-//! level) does not go in steps here. Long windows are alike whatever happens, so of long runs it is the dedicated windows that tell.
+//! Limits: a window has to have some ten steps. A program whose steps come in groups of different kinds (decision trees, level by level)
+//! does not go in steps here. Long windows are alike whatever happens, so for long runs the dedicated windows tell.
 
 use crate::calibrated::{SAME_WORK, STEPS_VARY};
 use crate::interval::FEWEST;
 use crate::useful_work::{Spent, Window};
 
-/// Whether these windows, alone and beside co-runners, are of a program that goes in steps.
+/// Whether these windows, alone and shared, are those of a program that goes in steps.
 pub(crate) fn goes_in_steps(alone: &[Window], beside: &[Window]) -> bool {
     let rate = |windows| Some(regular(windows)?.ln());
     rate(alone).zip(rate(beside)).is_some_and(|(a, b)| (a - b).abs() <= SAME_WORK.ln())
 }
 
-/// Blockings per nanosecond computing, if that is the same in all windows.
+/// Blockings per nanosecond of computing, if that is the same in all windows.
 fn regular(windows: &[Window]) -> Option<f64> {
     let sum = |w: &Window, get: fn(&Spent) -> f64| w.workers().map(get).sum::<f64>();
     let points: Vec<(f64, f64)> =

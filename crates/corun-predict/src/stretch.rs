@@ -1,16 +1,15 @@
-//! What a stretch of a run tells: shared windows of one behaviour, with the dedicated ones among them or by their ledger alone.
+//! The estimate for a stretch of a run: shared windows of one behavior, with the dedicated ones among them or with their ledger alone.
 //!
-//! Stretches of different behaviour follow each other in a run. The times that they would take alone add up, and so
+//! Stretches of different behavior follow each other in a run. The times that they would take alone add up, and so
 //!
 //! ```text
 //! slowdown of the run = Σ wall_i / Σ (wall_i / slowdown_i)
 //! ```
 //!
-//! the mean of their slowdowns, each weighted by how long it would take alone. The parts of the slowdown are such means,
-//! too, so they still sum to it.
+//! This is the mean of their slowdowns, each weighted by how long it would take alone. The parts of the slowdown are such means, too, so
+//! they still sum to it.
 //!
-//! Limits: the errors of stretches are taken to be independent as far as chance goes, and as one as far as the method's own
-//! error goes.
+//! Limits: the errors of stretches are assumed to be independent as far as chance goes, and the same as far as the method's own error goes.
 
 use crate::alone::{self, Alone, Hints};
 use crate::combine::Evidence;
@@ -31,14 +30,14 @@ use corun_model::why::NoSwitchCost;
 use corun_model::{Unavailable, What, Why};
 use std::collections::BTreeSet;
 
-/// Windows of one behaviour, each kind in the order of time.
+/// Windows of one behavior, each kind in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch<'a> {
     pub shared: &'a [Window],
     pub dedicated: &'a [Window],
-    /// All dedicated windows of the run, which tell how far a few scatter.
+    /// All dedicated windows of the run, which show how far a few scatter.
     pub all_dedicated: &'a [Window],
-    /// What is known of the run alone by better means than sums.
+    /// What is known about the run alone by better means than sums.
     pub known: &'a Counterfactual,
     pub assignment: Assignment,
     /// By which method.
@@ -47,26 +46,26 @@ pub(crate) struct Stretch<'a> {
     pub wake_up_ns: f64,
 }
 
-/// A way to the slowdown of a stretch. All return what [`crate::combine`] weighs.
+/// A way to the slowdown of a stretch. [`crate::combine`] weighs the answers.
 trait Estimator {
-    /// What it tells.
+    /// Its answer.
     ///
     /// # Errors
-    /// Why it tells nothing: it does not apply here.
+    /// Why it has none: it does not apply here.
     fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell>;
 }
 
-/// Useful work alone by useful work shared (PACT'16 §4), by every meter that applies.
+/// Useful work alone divided by useful work shared (PACT'16 §4), with every meter that applies.
 struct DedicatedWindows;
 
-/// The same by the paper's own formula: total time less steal, synchronisation and memory.
+/// The same with the paper's own formula: total time less steal, synchronization and memory.
 struct PapersFormula;
 
-/// What the shared windows' sums say was lost, with a replay of it where there is one.
+/// The loss according to the sums of the shared windows, with a replay if there is one.
 struct LedgerAndReplay;
 
 impl Stretch<'_> {
-    /// The ways to its slowdown, from the one that sees most.
+    /// The ways to its slowdown, the one that sees most first.
     fn estimators(&self) -> &'static [&'static dyn Estimator] {
         match self.way {
             Way::Best => &[&DedicatedWindows, &LedgerAndReplay],
@@ -74,7 +73,7 @@ impl Stretch<'_> {
         }
     }
 
-    /// What all of them tell together.
+    /// The answer of all of them together.
     pub fn estimate(&self) -> Result<StretchEstimate, CannotTell> {
         if self.shared.is_empty() {
             // Two changes of phase may lie in one slot of a long run.
@@ -86,7 +85,7 @@ impl Stretch<'_> {
         told.reduce(StretchEstimate::with).ok_or(why.unwrap_or(CannotTell::NoSharedWindow))
     }
 
-    /// The sums of its windows, dedicated and shared, where there are enough of the former.
+    /// The sums of its windows, dedicated and shared, if there are enough of the former.
     fn alone_and_shared(&self) -> Result<(Window, Window), CannotTell> {
         let alone = Window::sum(self.dedicated);
         match self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
@@ -120,13 +119,13 @@ impl Estimator for PapersFormula {
     }
 }
 
-/// What a switch costs in these windows, or why nobody can tell.
+/// The cost of a switch in these windows, or why nobody can tell.
 fn switch_cost_of(alone: &Window, shared: &Window) -> Result<f64, NoSwitchCost> {
     switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared))
 }
 
 impl Stretch<'_> {
-    /// By how fast it is alone and shared; `alone` and `shared` are the sums of its windows.
+    /// From its speed alone and shared; `alone` and `shared` are the sums of its windows.
     fn by_rate(
         &self,
         alone: &Window,
@@ -172,8 +171,8 @@ impl Stretch<'_> {
         })
     }
 
-    /// How far chance may have moved a slowdown, through the windows of either kind: those of the other stay together, as
-    /// their sum. Of a few dedicated windows that is told by all there are. And whether shared windows are alike for long.
+    /// How far chance may have moved a slowdown, through the windows of either kind while those of the other kind stay together, as their
+    /// sum. For a few dedicated windows, all of them tell that. And whether shared windows are alike for long.
     fn spread_of(
         &self,
         alone_sum: &Window,
@@ -245,14 +244,14 @@ impl Estimator for LedgerAndReplay {
     }
 }
 
-/// That it is fast or slow for long, where that makes it less sure.
+/// A note that it is fast or slow for long, if that makes the answer less certain.
 fn unsteady(spread: Option<(Spread, bool)>) -> Option<Unavailable> {
     spread
         .filter(|(spread, lasts)| *lasts && spread.error > NEGLIGIBLE)
         .map(|_| Unavailable { what: What::SteadySpeed, why: Why::FastOrSlowForLong })
 }
 
-/// Why there is no memory part. `counted`: why not although events were counted.
+/// Why there is no memory part. `counted`: the reason if events were counted.
 fn no_memory(shared: &Spent, counted: Why) -> Unavailable {
     let part = 100.0 * shared.memory.in_ns / shared.on_cpu_ns().max(1.0);
     let why = if shared.memory.in_ns == 0.0 {

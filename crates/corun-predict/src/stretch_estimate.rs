@@ -1,4 +1,4 @@
-//! What an estimator tells of a stretch of a run, or several stretches together: its evidence ([`crate::combine`]), and what else it knows.
+//! The estimate for a stretch of a run, or for several stretches together: its evidence ([`crate::combine`]), and what else is known.
 
 use crate::alone::{self, Hints};
 use crate::bounds::Bounds;
@@ -13,48 +13,49 @@ use crate::useful_work::Window;
 use corun_model::{Unavailable, What, Why};
 use std::collections::BTreeSet;
 
-/// What is told of a stretch, or of several.
+/// The estimate for a stretch, or for several.
 #[derive(Clone, Debug)]
 pub(crate) struct StretchEstimate {
     /// Time shared.
     pub wall_ns: f64,
     pub evidence: Evidence,
-    /// The slowdown where all theft that may have come out of a sleep did, and where all waiting that siblings' theft may have caused is.
+    /// The ends of what is open. At least: all theft that may have come out of a sleep did. At most: theft from siblings caused all waiting
+    /// that it may have caused.
     pub least: f64,
     pub most: f64,
     pub method: Method,
     pub slowest: Option<f64>,
     pub missing: BTreeSet<Unavailable>,
-    /// How to tell the slowdown of a part of it, and since when; by time.
+    /// How to tell the slowdown of a part of it, and since when, in the order of time.
     pub(crate) rules: Vec<(u64, Rule)>,
 }
 
-/// What a slowdown is made of that was found without dedicated windows.
+/// The parts of a slowdown that was found without dedicated windows.
 pub(crate) fn parts_of(loss: &Loss, slowdown: f64) -> Parts {
-    // Where nothing was lost, what waits became longer or shorter by is waiting for siblings.
+    // If nothing was lost, any change in waits is waiting for siblings.
     let share = if loss.lost_ns[1] > 0.0 { loss.steal_ns / loss.lost_ns[1] } else { 0.0 };
     let steal = share * (slowdown - 1.0);
     Parts { steal, sync: slowdown - 1.0 - steal, memory: None, other: 0.0 }
 }
 
-/// That so few dedicated windows were taken, and what stands in for them.
+/// A note that only this many dedicated windows were taken, and what replaces them.
 pub(crate) fn no_dedicated(taken: usize, method: Method) -> Unavailable {
     let by_replay = method == Method::Replay;
     Unavailable { what: What::DedicatedWindows, why: Why::TooFewDedicated { taken, by_replay } }
 }
 
-/// How a window's slowdown is told.
+/// How to tell a window's slowdown.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     Dedicated {
         speed: Speed,
         fast: f64,
     },
-    /// And this much of what it says was lost.
+    /// With this factor for its loss.
     Ledger(Hints, f64),
 }
 
-/// Limit: a window that was all but lost is said to be so many times slower at most.
+/// Limit: a window that was all but lost is this many times slower at most.
 const MOST: f64 = 1_000.0;
 
 impl StretchEstimate {
@@ -63,7 +64,7 @@ impl StretchEstimate {
         self.evidence.slowdown()
     }
 
-    /// What this and an estimator that sees `less` of the same stretch come to.
+    /// This combined with an estimator that sees `less` of the same stretch.
     pub fn with(self, less: StretchEstimate) -> StretchEstimate {
         if self.evidence.spread().and(less.evidence.spread()).is_none() {
             return self;
@@ -87,24 +88,23 @@ impl StretchEstimate {
         }
     }
 
-    /// The same, of a run without dedicated windows, where evidence of the whole run is known. What happens in one stretch may be
-    /// paid for in another, so it is the whole that evidence is compared with. `loss`: of all windows; `dedicated`: how many
-    /// dedicated windows were taken.
+    /// The same for a run without dedicated windows for which there is evidence. One stretch may pay for another, so the evidence is
+    /// compared with the whole run. `loss`: that of all windows; `dedicated`: how many dedicated windows were taken.
     pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> StretchEstimate {
         let own = self.slowdown();
         let Some(evident) = loss.evident else {
             return StretchEstimate { least: loss.slowdowns()[0].min(own), ..self };
         };
-        // Where chance in the sums cannot be told they have no say.
+        // If nobody can tell chance in the sums, they have no say.
         let is_told = self.evidence.spread().is_some();
         let weight = if is_told { evident.weight } else { Weight { share: 1.0, ..evident.weight } };
-        // What the log leaves open is tried both ways: how far a replay is off is no matter of chance in windows.
+        // What the log leaves open is in the ends: chance in windows does not move a replay.
         let certain = Spread { error: 0.0, degrees: MANY };
         let replayed = loss.slowdown_at(evident.lost_ns[1]);
         let replay = Evidence::new(replayed, Some(certain), REPLAY, parts_of(loss, replayed));
         let both = replay.weighed(&self.evidence, weight);
         let likely = both.slowdown();
-        // Where evidence is unsure, what sums leave open stays open.
+        // If evidence is unsure, what the sums leave open stays open.
         let most = weight.mean(loss.slowdown_at(evident.lost_ns[2]).ln(), self.most.ln()).exp();
         let method = if weight.share > 0.5 { Method::Replay } else { Method::Ledger };
         let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
@@ -125,7 +125,7 @@ impl StretchEstimate {
         }
     }
 
-    /// The same within the bounds that hold of these windows in any case ([`crate::bounds`]). What memory costs is in none of them.
+    /// The same within the bounds that hold for these windows in any case ([`crate::bounds`]). None of them has the cost of memory.
     pub fn within(self, windows: &Window, known: &Counterfactual) -> StretchEstimate {
         let left = 1.0 - Bounds::most_lost_ns(windows, known) / windows.wall_ns.max(1.0);
         let (own, parts) = (self.slowdown(), self.evidence.parts);
@@ -146,7 +146,7 @@ impl StretchEstimate {
         self.wall_ns / self.slowdown()
     }
 
-    /// What stretches that follow each other tell together; `None`: there are none.
+    /// The estimate for consecutive stretches together; `None`: there are none.
     pub fn sum(stretches: &[StretchEstimate]) -> Option<StretchEstimate> {
         let alone_ns: f64 = stretches.iter().map(StretchEstimate::alone_ns).sum();
         let wall_ns: f64 = stretches.iter().map(|t| t.wall_ns).sum();
@@ -182,8 +182,8 @@ impl StretchEstimate {
     }
 }
 
-/// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's. A stretch too short to tell
-/// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
+/// The spread of a sum: squares add up, and Welch and Satterthwaite give the degrees of freedom. A stretch too short to tell how far it
+/// scatters is assumed to scatter as the others do in as much time. `None`: none of them tells.
 fn spread(stretches: &[StretchEstimate], alone_ns: f64) -> Option<Spread> {
     let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.evidence.spread()?)));
     let weight = |(_, s): (f64, Spread)| s.degrees as f64;

@@ -1,8 +1,8 @@
-//! What a context switch costs (PACT'16 §4), inferred as in the paper: over the tasks of one program, which have equal work,
-//! what remains after steal and memory grows with how often a task blocked, by one switch's cost.
+//! The cost of a context switch (PACT'16 §4), inferred as in the paper. Take the tasks of one program, with equal work: the time that
+//! remains after steal and memory grows with how often a task blocked, by the cost of one switch.
 //!
-//! Limits: that regression needs tasks with equal work that block differently often; otherwise it says why it cannot
-//! tell, and the cost (microseconds per blocking) stays inside useful work.
+//! Limits: that regression needs tasks with equal work that block differently often. Otherwise it says why it cannot tell, and the cost
+//! (microseconds per blocking) stays inside useful work.
 
 use crate::definitions::{CONFIDENCE, NEGLIGIBLE};
 use crate::interval::quantile;

@@ -1,8 +1,8 @@
-//! Tasks that lived too short for anybody to look at them, as where `/proc` is polled: a shell's commands, a build's compilers.
+//! Tasks that lived too short for anybody to look at them, if `/proc` is polled: a shell's commands, a build's compilers.
 //!
-//! Their CPU time is known from their parents' accounts, so it counts as the program's own. How long they waited is not known, nor who
-//! had a CPU while another task of the program waited for one. So what was stolen bounds nothing, and what a task waited may have been
-//! for them. What still holds is that co-runners took no more than what others than the program had of the CPUs that it may use.
+//! Their CPU time is known from their parents' accounts, so it counts as the program's own. Nobody knows how long they waited, nor who had
+//! a CPU while another task of the program waited for one. So `stolen` bounds nothing, and a task may have waited for them. One bound still
+//! holds: co-runners took no more CPU time than others than the program had on the CPUs that it may use.
 
 use crate::definitions::NEGLIGIBLE;
 use crate::useful_work::Window;

@@ -1,18 +1,17 @@
-//! Useful work: what of a window brought the program forward (PACT'16 §4).
+//! Useful work: the part of a window that brought the program forward (PACT'16 §4).
 //!
 //! ```text
 //! useful = t_total - t_steal - t_sync - t_mem
 //! ```
 //!
-//! Method: [`Spent`] sorts a task's ledger by what would become of it if the task's program had the machine to itself.
-//! Steal goes away if a co-runner took it; steal by the kernel, by an idle CPU (wake-up latency) and, as far as
-//! co-runners did not take the other CPUs, by siblings would be there alone too. Waiting for siblings (spinning, a futex,
-//! a pipe) may go away, since a sibling may be late only because it was stolen from; I/O, sleep and polls stay.
-//! `t_mem` is the share of cycles stalled beyond the core, of the time on a CPU; without counters it is unknown and stays
-//! inside useful work.
+//! Method: [`Spent`] sorts a task's ledger by what would happen to each part if the task's program had the machine to itself. Steal goes
+//! away if a co-runner took it. Steal by the kernel and by an idle CPU (wake-up latency) would be there alone, too, and so would steal by
+//! siblings, as far as co-runners did not take the other CPUs. Waiting for siblings (spinning, a futex, a pipe) may go away, since a
+//! sibling may be late only because it was stolen from. I/O, sleep and polls stay. `t_mem` is the share of cycles stalled beyond the core, of
+//! the time on a CPU. Without counters it is unknown and stays inside useful work.
 //!
-//! In what useful work is measured is up to the [`Yardstick`](crate::yardstick::Yardstick). What context switches cost is
-//! left out of it where it can be inferred ([`crate::switch_cost`]).
+//! The [`Yardstick`](crate::yardstick::Yardstick) is the unit of useful work. The cost of context switches is left out of it if it can be
+//! inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
 use crate::definitions::SPINS;
@@ -31,24 +30,24 @@ pub struct Spent {
     pub life_ns: f64,
     /// On a CPU, not known to spin, memory stalls included.
     pub compute_ns: f64,
-    /// Of its time on a CPU, stalled on memory beyond the core, in nanoseconds, as far as it was counted.
+    /// The part of its time on a CPU in which it was stalled on memory beyond the core, in nanoseconds, as far as it was counted.
     #[serde(default)]
     pub memory: Counted,
-    /// Of its time computing, in the kernel, as far as it was told.
+    /// The part of its computing in the kernel, as far as it is known.
     #[serde(default)]
     pub system: Counted,
     /// Spinning.
     pub spin_ns: f64,
-    /// Time on a CPU of which nobody said whether it was spinning.
+    /// Time on a CPU that nobody judged: it may have been spinning.
     pub unjudged_ns: f64,
-    /// Blocked where a sibling may wake it: futex, pipe, the end of a child, or for an unknown reason.
+    /// Blocked in a way that a sibling may end: futex, pipe, the end of a child, or an unknown reason.
     pub sibling_ns: f64,
     /// Blocked by its own wish: devices, timers, polls.
     pub own_ns: f64,
-    /// The part of that in timers and polls: what was stolen before may have come out of it.
+    /// The part of that in timers and polls: earlier theft may have come out of it.
     #[serde(default)]
     pub slack_ns: f64,
-    /// Waiting for a CPU that a co-runner (or nobody knows who) held.
+    /// Waiting for a CPU that a co-runner (or somebody unknown) held.
     pub stolen_ns: f64,
     /// Waiting for a CPU that a sibling held.
     pub queued_ns: f64,
@@ -79,14 +78,14 @@ pub struct Spent {
     /// Misses of the last-level cache, likewise.
     #[serde(default)]
     pub misses: Counted,
-    /// Time in which it was not stolen but, going by how much each was stolen, a sibling was: the most that it can
-    /// have waited for siblings because of co-runners.
+    /// Time in which nothing was stolen from it but, according to how much was stolen from each, from a sibling. It can have waited no
+    /// longer for siblings because of co-runners.
     pub beside_stolen_ns: f64,
 }
 
 impl Spent {
-    /// Sorts an account of the subject, given what each culprit is to it. What is taken by others than co-runners would be there
-    /// alone as well; by nobody knows whom counts as stolen.
+    /// Sorts an account of the subject, given what each culprit is to it. Time taken by others than co-runners would be taken alone as well.
+    /// Time taken by somebody unknown counts as stolen.
     pub fn of(account: &Account, subject: TenantId, taken_by: &dyn Fn(TenantId) -> TakenBy) -> Spent {
         let parts = account.ledger.parts();
         let on_cpu_ns = account.ledger.on_cpu_ns() as f64;
@@ -94,7 +93,7 @@ impl Spent {
         for share in account.culprits.shares() {
             match taken_by(share.tenant) {
                 by if by.may_be_co_runner() => stolen += share.steal_ns,
-                // The I/O threads of a virtual machine are its own, but none of the tasks that queue for each other here.
+                // The I/O threads of a virtual machine are its own, but they are not among the tasks that queue for each other here.
                 TakenBy::Own if share.tenant == subject => queued += share.steal_ns,
                 _ => idle += share.steal_ns,
             }
@@ -103,7 +102,7 @@ impl Spent {
         let count =
             |get: fn(&corun_model::Counters) -> Option<u64>| Some(get(account.counters.as_ref()?)? as f64);
         let instructions = count(|c| c.instructions);
-        // Virtual machines were seen to lose cycles while everything else was counted.
+        // Some virtual machines lose cycles while everything else is counted.
         let cycles = count(|c| c.cycles).filter(|n| instructions.unwrap_or(0.0) <= MOST_PER_CYCLE * n);
         let memory_ns = cycles.zip(count(|c| c.offcore_stall_cycles)).map(|(cycles, stalls)| {
             if cycles > 0.0 {
@@ -139,7 +138,7 @@ impl Spent {
         }
     }
 
-    /// The field-wise sum; what either side does not know, the sum does not.
+    /// The sum of each field. If either side does not know a field, the sum does not.
     pub fn add(&mut self, o: &Spent) {
         if self.life_ns == 0.0 {
             *self = *o;
@@ -197,17 +196,17 @@ impl Spent {
         self.blockings.unwrap_or(0.0) * by_sibling
     }
 
-    /// Memory stalls in all of its time on a CPU, going by the part that was counted; 0 where none was.
+    /// Memory stalls in all of its time on a CPU, at the rate of the counted part; 0 if none was counted.
     pub fn stalled_ns(&self) -> f64 {
         self.memory.rate().unwrap_or(0.0) * self.on_cpu_ns()
     }
 
-    /// Time in the kernel in all of its computing, going by the part that was told; 0 where none was.
+    /// Time in the kernel in all of its computing, at the rate of the known part; 0 if none is known.
     pub fn system_ns(&self) -> f64 {
         (self.system.rate().unwrap_or(0.0) * self.on_cpu_ns()).min(self.compute_ns)
     }
 
-    /// So many of these events per instruction; `None`: not both were counted in nearly all of its time on a CPU.
+    /// How many of these events per instruction; `None`: not both were counted in nearly all of its time on a CPU.
     pub fn per_instruction(&self, events: Counted) -> Option<f64> {
         let on_cpu_ns = self.on_cpu_ns();
         let instructions = self.instructions.whole(on_cpu_ns).filter(|n| *n > 0.0)?;
@@ -219,13 +218,13 @@ impl Spent {
         self.memory.whole(self.on_cpu_ns()).is_some()
     }
 
-    /// Memory stalls in its computing, where spinning is stalled for this share of it.
+    /// Memory stalls in its computing, if this share of its spinning is stalled.
     pub fn stalled_computing_ns(&self, spin_stalls: f64) -> f64 {
         (self.stalled_ns() - spin_stalls * self.spin_ns).clamp(0.0, self.compute_ns)
     }
 }
 
-/// Limit: no CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
+/// Limit: no CPU retires more instructions in a cycle. If more were counted, cycles were lost.
 const MOST_PER_CYCLE: f64 = 16.0;
 
 /// Limit: most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
@@ -238,7 +237,7 @@ pub struct Window {
     pub start_ns: u64,
     /// End on the host's clock.
     pub end_ns: u64,
-    /// Wall time that it covers; less than from start to end where windows with others between them were merged.
+    /// Wall time that it covers. It is less than from start to end if windows with others between them were merged.
     pub wall_ns: f64,
     /// The subject's tasks.
     pub tasks: BTreeMap<TaskId, Spent>,
@@ -254,10 +253,10 @@ pub struct Window {
     /// Which of them the tasks may use.
     #[serde(default)]
     pub reach: Reach,
-    /// On how many its workers were at the ends of observations, by the time that each was long.
+    /// On how many its workers were at the ends of observations, weighted with the length of each.
     #[serde(default)]
     pub placed: Counted,
-    /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
+    /// Steal per co-runner, displacement included; `None`: it could not be charged to anyone.
     #[serde(default, with = "by_culprit", skip_serializing_if = "BTreeMap::is_empty")]
     pub culprits: BTreeMap<Option<TenantId>, f64>,
 }
@@ -319,7 +318,7 @@ impl Window {
         let is_apart = |id: TenantId| matches!(taken_by(id), TakenBy::Kernel | TakenBy::Watcher);
         let apart = seen.by_tenant.iter().filter(|t| is_apart(t.id));
         window.see_siblings(apart.map(|t| t.account.ledger.on_cpu_ns() as f64).sum());
-        // Displacement is charged to co-runners by how long they had CPUs.
+        // Displacement is charged to co-runners in proportion to how long they had CPUs.
         let displaced_ns = window.all().map(|s| s.stolen_ns).sum::<f64>() - stolen_ns;
         for (id, ns) in corunners.into_iter().filter(|c| displaced_ns > 0.0 && c.1 > 0.0) {
             *window.culprits.entry(Some(id)).or_default() += displaced_ns * ns / window.corunners_ns;
@@ -327,14 +326,14 @@ impl Window {
         window
     }
 
-    /// Adds another window of the same subject. Of more than [`MOST_TASKS`] the half that lived for the shortest time is
-    /// then among the unlisted.
+    /// Adds another window of the same subject. If it then has more than [`MOST_TASKS`], the half that lived for the shortest time goes to
+    /// the unlisted.
     pub fn add(&mut self, o: &Window) {
         if self.wall_ns == 0.0 {
             *self = o.clone();
             return;
         }
-        // Alone it would be no further than by what was stolen so far, on as many CPUs as there are.
+        // Alone it would be ahead by no more than the theft so far, on all CPUs.
         let ahead_ns = match self.reach.is_tightened_by(&o.reach) {
             true => self.all().map(|s| s.stolen_ns).sum::<f64>() * self.cpus.max(1) as f64,
             false => 0.0,
@@ -386,7 +385,7 @@ impl Window {
         })
     }
 
-    /// Every task, the unlisted together as one.
+    /// Every task; the unlisted together are one.
     pub fn all(&self) -> impl Iterator<Item = &Spent> {
         let unlisted = (self.unlisted.life_ns > 0.0).then_some(&self.unlisted);
         self.tasks.values().chain(unlisted)
@@ -398,19 +397,19 @@ impl Window {
         self.tasks.iter().map(|(id, s)| (Some(*id), s)).chain(unlisted)
     }
 
-    /// What the busiest task computes, in nanoseconds.
+    /// How long the busiest task computes, in nanoseconds.
     pub(crate) fn busiest_ns(&self) -> f64 {
         self.all().map(|s| s.compute_ns).fold(0.0, f64::max)
     }
 
-    /// Its workers ([`corun_model::worker`]), by what they compute.
+    /// Its workers ([`corun_model::worker`]), according to how long they compute.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Spent> {
         let busiest_ns = self.busiest_ns();
         self.all().filter(move |s| is_worker(s.compute_ns, busiest_ns))
     }
 
-    /// On how many tasks computing is spread, if each had as much: Jain's index times their number. 1 where one does it all;
-    /// 0 where nobody computes.
+    /// On how many tasks computing is spread, if each had as much: Jain's index times their number. 1 if one does it all; 0 if nobody
+    /// computes.
     pub fn spread_on(&self) -> f64 {
         let compute: Vec<f64> = self.all().map(|s| s.compute_ns).collect();
         jain(&compute).map_or(0.0, |index| index * compute.len() as f64)
@@ -435,7 +434,7 @@ pub(crate) fn wall_ns(windows: &[Window]) -> f64 {
     windows.iter().map(|w| w.wall_ns).sum()
 }
 
-/// What is in `all` but not in `listed`: the tasks that were too many or too short-lived for a line of their own.
+/// The part of `all` that is not in `listed`: the tasks that were too many or too short-lived for a line of their own.
 fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
     let mut sum = Spent::default();
     listed.for_each(|s| sum.add(s));
@@ -445,8 +444,8 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         (a, None) if sum.life_ns == 0.0 => a,
         _ => None,
     };
-    // Where some task has no line nobody knows how long the tenant spun, and all of its time on a CPU counts as computing;
-    // that of the listed may be told apart all the same.
+    // If some task has no line, nobody knows how long the tenant spun, and all of its time on a CPU counts as computing. That of the
+    // listed tasks may be judged all the same.
     let on_cpu_ns = less(all.on_cpu_ns(), sum.on_cpu_ns());
     let is_unjudged = all.unjudged_ns > 0.0;
     let rest = Spent {

@@ -45,7 +45,7 @@ use std::collections::BTreeSet;
 /// Definition: the default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
 
-/// What is said of a run; serialises to `corun.verify/1`.
+/// The answer for a run; serializes to `corun.verify/1`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The answer.
@@ -54,17 +54,17 @@ pub struct Verdict {
     pub doubt: Option<Doubt>,
     /// Share of the wall time that would not have been needed undisturbed, 0..1.
     pub disturbance: f64,
-    /// The 95 % interval of `disturbance`, 0..1: that of the slowdown, as `corun predict` has it. It holds what sums and a replay leave open, and
-    /// how far off these are.
+    /// The 95 % interval of `disturbance`, 0..1: that of the slowdown, as `corun predict` has it. It includes what sums and a replay leave
+    /// open, and how far off these are.
     pub disturbance_range: [f64; 2],
-    /// Of `disturbance`, the share of the wall time that may not have been lost by what sums and a replay leave open, 0..1: it may have come
-    /// out of a sleep that would have been longer, or out of time in which its own CPU budget would have stopped it.
+    /// The part of `disturbance` that may not have been lost, since sums and a replay leave it open, 0..1. It may have come out of a sleep
+    /// that would have been longer, or out of time in which its own CPU budget would have stopped it.
     pub spare: f64,
-    /// Of `disturbance`, the share of the wall time in which its own CPU budget may have stopped it anyway, 0..1.
+    /// The part of `disturbance` in which its own CPU budget may have stopped it anyway, 0..1.
     pub stopped_anyway: f64,
     /// Whether its tasks may have spun unseen while they waited for each other: then no less was lost, but perhaps more.
     pub may_have_spun: bool,
-    /// What that rests on: its ledger, or a replay, where the two contradict each other.
+    /// What that rests on: its ledger, or a replay if the two contradict each other.
     pub method: Method,
     /// What was allowed.
     pub max_disturbance: f64,
@@ -74,41 +74,39 @@ pub struct Verdict {
     pub wall_ns: u64,
     /// How long it would have been undisturbed.
     pub undisturbed_ns: u64,
-    /// Share of its tasks' lives in which somebody stopped or froze them, 0..1: by no co-runner, and so no part of
-    /// `disturbance`. `None`: not measured.
+    /// Share of its tasks' lives in which somebody stopped or froze them, 0..1. That is no part of `disturbance`. `None`: not measured.
     pub held: Option<f64>,
-    /// The least share of the wall time in which it waited for nothing but processes, events and timers outside of it, 0..1: what
-    /// delayed those is not known. `None`: not measured.
+    /// The least share of the wall time in which it waited only for processes, events and timers outside of it, 0..1. Nobody knows what
+    /// delayed those. `None`: not measured.
     pub outside: Option<f64>,
     /// Whom outside of it it waited for, and how long those were kept from a CPU meanwhile, those first for which it waited longest.
     /// `None`: not known.
     pub servers: Option<Vec<Server>>,
-    /// Of what a signal ended within it, that from which most was taken; `None`: nothing was, or it is not known.
+    /// The task in it that a signal ended, and from which most was taken; `None`: there is none, or it is not known.
     pub cut_short: Option<CutShort>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
     pub corunners_ns: u64,
-    /// Of the time that CPUs which it may use were busy, what the hypervisor below took for others, 0..1. It is in no other
-    /// number here: what it cost the run is not known. `None`: this machine does not tell.
+    /// The part of the busy time of the CPUs that it may use which the hypervisor took for others, 0..1. It is in no other number here:
+    /// nobody knows what it cost the run. `None`: this machine does not tell.
     pub host_steal: Option<f64>,
-    /// CPU time of those of its tasks that lived too short for anybody to look at them, in nanoseconds: what was taken from them is not
-    /// known.
+    /// CPU time of its tasks that lived too short for anybody to look at them, in nanoseconds. Nobody knows what was taken from them.
     pub unseen_ns: u64,
-    /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
-    /// corun could not be told from co-runners, and is among them.
+    /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`: nobody told corun
+    /// from co-runners, and it is among them.
     pub watcher_ns: Option<u64>,
-    /// How well its time on a CPU was used; `None`: hardware events were not counted, or not of nearly all of it.
+    /// How well its time on a CPU was used; `None`: hardware events were not counted, or not in nearly all of it.
     pub pace: Option<Pace>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
-    /// When it was disturbed by more than was allowed, oldest first; empty where `method` is a replay, which tells how much was lost
-    /// and not when.
+    /// When it was disturbed by more than was allowed, oldest first; empty if `method` is a replay, which tells how much was lost and not
+    /// when.
     pub intervals: Vec<Disturbance>,
     /// What could not be known.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// What a run's time on a CPU was worth, by hardware counters. It has no part in the verdict: what it would be alone is not
-/// known. But of two tries it shows whether a co-runner slowed memory down, which no ledger does.
+/// How much a run's time on a CPU was worth, according to hardware counters. It has no part in the verdict, since nobody knows what it would
+/// be alone. But over two tries it shows whether a co-runner slowed memory down, which no ledger does.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pace {
     /// Cycles per instruction.
@@ -170,7 +168,7 @@ impl Judge {
         }
     }
 
-    /// The same, but it keeps what it needs to judge parts of the run ([`Judge::parts`]): a few hundred bytes a window.
+    /// The same, but it also keeps the data to judge parts of the run ([`Judge::parts`]): a few hundred bytes a window.
     pub fn of_parts(self) -> Judge {
         Judge { slots: Some(Slots::default()), ..self }
     }
@@ -201,8 +199,8 @@ impl Judge {
         self.loss.push(window, self.max_disturbance, &self.tenants);
     }
 
-    /// Takes what the run's tasks did, event by event, up to about the end of the last window: it tells when in a window its parts
-    /// lost something, and what signals ended.
+    /// Takes the events of the run's tasks, up to about the end of the last window. They tell when in a window its parts lost something, and
+    /// what signals ended.
     pub fn push_log(&mut self, log: &RunLog) {
         self.ended.push(log);
         if let Some(slots) = &mut self.slots {
@@ -222,7 +220,7 @@ impl Judge {
         self.tenants.get(&tenant).map(|(name, _)| name.as_str())
     }
 
-    /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
+    /// Takes what is known about a stretch of the run by better means than sums, before the verdict.
     pub fn push_evidence(&mut self, evidence: AloneTime) {
         self.loss.known.push(evidence);
     }
@@ -232,12 +230,12 @@ impl Judge {
         self.servers = servers;
     }
 
-    /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
-    /// cover (it ended within the last).
+    /// The verdict on the run so far. `ran_ns` is how long the command really ran, if that is less than the windows cover (it ended within
+    /// the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
         let (loss, whole, mut intervals) = self.loss.clone().end(self.max_disturbance, &self.tenants);
         let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
-        // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
+        // The loss of the windows is the loss of the run, even if the last of them reaches beyond its end.
         let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
         let disturbance = share(loss.lost_ns[1]);
         let [least, most] = loss.ruled_ns.map(share);
@@ -308,7 +306,7 @@ impl Judge {
     }
 }
 
-/// How long the subject's tasks waited for a CPU that corun itself held; `None`: it is not told apart.
+/// How long the subject's tasks waited for a CPU that corun itself held; `None`: nobody tells it apart.
 fn taken_by_watcher(seen: &Observation, subject: TenantId) -> Option<u64> {
     let watcher = seen.tenants.iter().find(|t| t.kind == TenantKind::Watcher)?.id;
     let account = seen.by_tenant.iter().find(|t| t.id == subject).map(|t| &t.account);

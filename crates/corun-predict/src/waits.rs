@@ -1,17 +1,17 @@
 //! When in a run its tasks waited for CPUs.
 //!
-//! A ledger says how much of a window was stolen. A run log ([`RunLog`]) says to the microsecond when somebody waited, but not for
-//! whom. Together they say where in a window what was stolen can have been: nowhere but in waits.
+//! A ledger says how much of a window was stolen. A run log ([`RunLog`]) says to the microsecond when a task waited, but not for whom.
+//! Together they say when in a window the theft can have been: only during waits.
 //!
-//! The log also says when the program **stood still**: some of its tasks waited for CPUs, and none was on one. Nothing got on then.
+//! The log also says when the program **stood still**: some of its tasks waited for CPUs, and none was on a CPU. Nothing got on then.
 //!
-//! And it says when **anybody** waited. Tasks that wait side by side wait twice as long in sum, but a program loses no more of its time
+//! And it says when **any** task waited. Two tasks that wait at the same time wait twice as long in sum, but a program loses no more time
 //! than that in which any of them waits.
 //!
-//! Kept are these sums at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
-//! stretch is off by no more than that at each of its ends.
+//! These sums are kept at instants at least [`GRAIN_NS`] apart. Between two of them a sum grows evenly. So the answer for a stretch is off by no
+//! more than that at each of its ends.
 //!
-//! Limits: a log that lost events says nothing from then on, and neither does one of more than [`MOST`] instants.
+//! Limits: a log that lost events says nothing from then on, and neither does a log of more than [`MOST`] instants.
 
 use corun_model::run_log::{Left, RunLog, What};
 use corun_model::TaskId;
@@ -19,13 +19,13 @@ use std::collections::BTreeSet;
 
 /// Limit: instants that are kept are no closer than this, in nanoseconds.
 const GRAIN_NS: u64 = 100_000;
-/// Limit: so many are kept: of a program that waits all the time, those of some 20 minutes, and of most programs those of a day.
+/// Limit: this many are kept. That is some 20 minutes of a program that waits all the time, and a day of most programs.
 const MOST: usize = 4_000_000;
 
 /// When the tasks of one program waited for CPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// From when on it is known; `None`: of no time.
+    /// From when on it is known; `None`: never.
     from_ns: Option<u64>,
     until_ns: u64,
     is_over: bool,
@@ -34,20 +34,20 @@ pub(crate) struct Waits {
     sums: Vec<Sums>,
 }
 
-/// What had been by an instant, in nanoseconds.
+/// The sums up to an instant, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     at_ns: u64,
     /// How long all tasks had waited, summed.
     waited_ns: f64,
-    /// How long any of them had.
+    /// How long any of them had waited.
     anybody_ns: f64,
     /// How long the program had stood still.
     still_ns: f64,
 }
 
 impl Waits {
-    /// Takes what the tasks did next.
+    /// Takes the next events of the tasks.
     pub fn push(&mut self, log: &RunLog) {
         self.is_over |= log.lost > 0 || self.sums.len() > MOST;
         if self.is_over {
@@ -71,7 +71,7 @@ impl Waits {
                         Left::Waits(_) | Left::Ended | Left::Killed => self.waiting.remove(&event.task),
                     };
                 }
-                // One that is woken while it runs goes on.
+                // A task that is woken while it runs goes on.
                 What::Woken(_) | What::Born { .. } if !self.running.contains(&event.task) => {
                     self.waiting.insert(event.task);
                 }
@@ -90,7 +90,7 @@ impl Waits {
         (self.waiting.len(), self.running.is_empty() && !self.waiting.is_empty())
     }
 
-    /// So it has been since the last instant.
+    /// The state has been this since the last instant.
     fn note(&mut self, t_ns: u64, (waiting, is_still): (usize, bool)) {
         let Some(last) = self.sums.last().copied() else { return };
         let ns = t_ns.saturating_sub(last.at_ns) as f64;
@@ -106,7 +106,7 @@ impl Waits {
         self.sums.push(now);
     }
 
-    /// The part of a stretch of time of which it is known when tasks waited.
+    /// The part of a stretch for which it is known when tasks waited.
     pub fn known(&self, from_ns: f64, until_ns: f64) -> (f64, f64) {
         match self.from_ns {
             Some(begin_ns) => {
@@ -122,7 +122,7 @@ impl Waits {
         self.grown(from_ns, until_ns, |sums| sums.waited_ns)
     }
 
-    /// For how much of the time between two instants any task waited, as far as it is known.
+    /// How long any task waited between two instants, as far as it is known.
     pub fn anybody(&self, from_ns: f64, until_ns: f64) -> f64 {
         self.grown(from_ns, until_ns, |sums| sums.anybody_ns)
     }

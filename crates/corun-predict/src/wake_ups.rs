@@ -1,17 +1,17 @@
-//! What waking each other up would take of tasks' time alone, where each has a CPU of its own that sleeps while its task does.
+//! How long tasks' wake-ups of each other would take alone, if each has a CPU of its own that sleeps while its task does.
 //!
-//! To run a task on a CPU that slept takes a while, in a virtual machine some ten to twenty microseconds, and beside busy co-runners
-//! no CPU sleeps. Two threads that meet again and again after a few microseconds of work wait for nothing else: whoever was woken up
-//! comes last the next time, and the other sleeps. So each of them waits for all wake-ups of both, its own and those that
-//! the other is late by, and they follow each other like the rounds of a dance, each a wake-up and the computing of one of them.
-//! A run alone of such a program is `computing + rounds × wake-up`.
+//! It takes a while to run a task on a CPU that slept, some ten to twenty microseconds in a virtual machine. Next to busy co-runners no CPU
+//! sleeps. Two threads that meet again and again after a few microseconds of work wait for nothing else: the one that was woken comes last
+//! the next time, and the other sleeps. So each of them waits for all wake-ups of both: its own, and those that make the other late. They
+//! follow each other like the rounds of a dance, each a wake-up and the computing of one thread. Alone such a program takes
+//! `computing + rounds × wake-up`.
 //!
-//! Method. In a round of `n` tasks all but the last to come sleep, so the blockings of all, by `n - 1`, are the rounds. Of these a task
-//! waits for those that it is woken up in, and for as many in which another was woken up that it then waits for. So a task that
-//! never sleeps (the first stage of a pipeline) waits for none.
+//! Method. In a round of `n` tasks, all but the last one to come sleep. So the rounds are the blockings of all divided by `n - 1`. A task waits
+//! for the rounds in which it is woken, and for as many in which another was woken that it then waits for. So a task that never sleeps
+//! (the first stage of a pipeline) waits for none.
 //!
-//! Limits: wake-ups are taken to follow each other also where threads sleep by chance (a lock), or only because they take turns on one
-//! CPU (a full queue). Where windows are quiet, the program shows how long wake-ups take at most ([`at_most`]).
+//! Limits: wake-ups are assumed to follow each other even if threads sleep by chance (a lock), or only because they take turns on one CPU
+//! (a full queue). If windows are quiet, the program shows how long wake-ups take at most ([`at_most`]).
 
 use crate::definitions::SMALL;
 use crate::useful_work::{Spent, Window};
@@ -23,12 +23,12 @@ use corun_sim::replay::Conditions;
 pub(crate) struct WakeUps {
     /// How often the tasks that have a fair part of the work waited for each other.
     rounds: f64,
-    /// What one takes, in nanoseconds.
+    /// How long one takes, in nanoseconds.
     each_ns: f64,
 }
 
 impl WakeUps {
-    /// Those of a window, each of which takes so long.
+    /// Those of a window, if each takes this long.
     pub(crate) fn of(window: &Window, each_ns: f64) -> WakeUps {
         let (blockings, tasks) =
             window.workers().fold((0.0, 0), |(sum, n), s| (sum + s.blockings_for_siblings(), n + 1));
@@ -42,7 +42,7 @@ impl WakeUps {
     }
 }
 
-/// Whether wake-ups that take so long take no small share of the time that the tasks of a window live.
+/// Whether wake-ups of this length take a large share of the lives of a window's tasks.
 fn take_long(window: &Window, each_ns: f64) -> bool {
     let sum = |get: &dyn Fn(&Spent) -> f64| window.workers().map(get).sum::<f64>();
     let wake_ups = WakeUps::of(window, each_ns);
@@ -50,15 +50,15 @@ fn take_long(window: &Window, each_ns: f64) -> bool {
     waiting_ns > 0.0 && waiting_ns >= SMALL * sum(&|s| s.life_ns)
 }
 
-/// That nobody knows what a wake-up takes, where the tasks of this window sleep so often that it matters.
+/// A note that nobody knows how long a wake-up takes, if the tasks of this window sleep so often that it matters.
 pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
-    // A replay takes wake-ups to be so long where nobody knows better.
+    // A replay assumes this length if nobody knows better.
     let about_ns = Conditions::default().wake_up_ns as f64;
     (each_ns == 0.0 && take_long(window, about_ns))
         .then_some(Unavailable { what: What::WakeUps, why: Why::WakeUpsNotMeasured })
 }
 
-/// What a wake-up takes in the program of this window, in which nothing was stolen: no longer than its tasks waited, and no longer
+/// How long a wake-up takes in the program of this window, in which nothing was stolen: no longer than its tasks waited, and no longer
 /// than on this machine (`each_ns`, in nanoseconds).
 pub(crate) fn at_most(quiet: &Window, each_ns: f64) -> f64 {
     let all = WakeUps::of(quiet, each_ns);

@@ -1,55 +1,51 @@
-//! What useful work is measured in: time, time without memory stalls, time in user mode, or instructions.
+//! The unit of useful work: time, time without memory stalls, time in user mode, or instructions.
 //!
-//! Time computing is always there (PACT'16 §4). Where memory stalls were counted they are left out of it. Of a program
-//! that does not spin, retired instructions are the work that it has done, whatever held it up in between: they need no
-//! difference of two large times.
+//! Time computing is always known (PACT'16 §4). If memory stalls were counted, they are left out of it. For a program that does not spin,
+//! retired instructions are the work that it has done, whatever held it up in between: they need no difference of two large times.
 //!
-//! **A thread that spins stalls as well**: the line that it reads in turn comes from another core whenever it was
-//! written. These stalls are in the same count, and no work is lost by them. So how much of its time spinning a program
-//! stalls is told apart from how much of its time computing, by least squares over its tasks in all windows: `stalls = a ·
-//! computing + b · spinning`. How well that is told depends on how far the two vary against each other, and is part of
-//! the error below.
+//! **A thread that spins stalls as well**: the line that it reads in turn comes from another core whenever it was written. The same counter
+//! has these stalls, and they lose no work. So two shares are told apart: that of its time spinning for which a program stalls, and that of its
+//! time computing. The method is least squares over its tasks in all windows: `stalls = a · computing + b · spinning`. The answer is as good
+//! as the two vary independently of each other, and that is part of the error below.
 //!
-//! **What counters add has to be more than noise.** Dedicated windows are few and short, and some programs (a chess engine)
-//! go from twice the instructions per cycle to half from one to the next. So what counters change in a slowdown, on the
-//! logarithm, counts with the weight `1 - (standard error ÷ change)²`, and not at all where it is smaller than its own
-//! error: that is the rule by which all ways are weighed ([`crate::combine`]).
+//! **What counters add has to be more than noise.** Dedicated windows are few and short, and some programs (a chess engine) go from twice
+//! the instructions per cycle to half from one to the next. So a change by counters in the logarithm of a slowdown counts with the weight
+//! `1 - (standard error ÷ change)²`, and not at all if it is smaller than its own error. That is the rule that weighs all estimators
+//! ([`crate::combine`]).
 //!
-//! **Without counters**, time in the kernel is left out of computing where it was told (by samples). A program that waits for
-//! its siblings, or serves requests, is there mostly to wake them up and to be woken, and what that costs depends on who
-//! else is there: a CPU that sleeps has to be woken by an interrupt, in a virtual machine with the host's help, and one beside a busy loop
-//! never sleeps. redis serves the same requests in 4.4 s of kernel time alone, 2.2 s beside a loop and 3.0 s beside two,
-//! with 0.8 to 1.0 s of its own. What else the kernel does for a program is in proportion to its own work. This stands in for
-//! the cost of context switches that PACT'16 §4 infers.
+//! **Without counters**, time in the kernel is left out of computing if it is known (from samples). A program that waits for its siblings,
+//! or serves requests, is in the kernel mostly to wake them and to be woken, and the cost of that depends on co-runners. A sleeping CPU
+//! has to be woken by an interrupt, in a virtual machine with the host's help. A CPU with a busy loop never sleeps. redis serves the same
+//! requests in 4.4 s of kernel time alone, 2.2 s next to a loop and 3.0 s next to two, with 0.8 to 1.0 s of its own. Other work of the kernel
+//! for a program is in proportion to the program's own work. This replaces the cost of context switches that PACT'16 §4 infers.
 //!
-//! Of a program that goes in steps, from one barrier to the next, blockings are the measure (`steps.rs`).
+//! For a program that goes in steps, from one barrier to the next, blockings are the measure (`steps.rs`).
 //!
-//! Limits: one `a` and one `b` for all windows: a program whose loops differ in this is told by their mean.
+//! Limits: there is one `a` and one `b` for all windows. A program whose loops differ in this gets their mean.
 
 use crate::definitions::SPINS;
 use crate::useful_work::{Spent, Window};
 
-/// What useful work is measured in. Both sides of a comparison must use the same.
+/// The unit of useful work. Both sides of a comparison must use the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Yardstick {
     /// Time computing (PACT'16 §4).
     Time {
-        /// What one blocking costs, in nanoseconds: no useful work.
+        /// The cost of one blocking, in nanoseconds: no useful work.
         switch_ns: f64,
-        /// `Some`: memory stalls are no useful work either, but for those of spinning, which stalls for this share of its
-        /// time, 0..=1.
+        /// `Some`: memory stalls are no useful work either, except for those of spinning, which stalls for this share of its time, 0..=1.
         spin_stalls: Option<f64>,
     },
     /// Time computing in user mode.
     UserTime,
-    /// How often its tasks blocked for each other, of a program that goes in steps (`steps.rs`).
+    /// How often its tasks blocked for each other, in a program that goes in steps (`steps.rs`).
     Blockings,
-    /// Instructions retired, of a program that does not spin: what it executes is what it gets done.
+    /// Instructions retired, in a program that does not spin: all that it executes is work.
     Instructions,
 }
 
 impl Spent {
-    /// Useful work, in nanoseconds, instructions or blockings; 0 where it was not counted.
+    /// Useful work, in nanoseconds, instructions or blockings; 0 if it was not counted.
     pub fn useful(&self, by: Yardstick) -> f64 {
         match by {
             Yardstick::Time { switch_ns, spin_stalls } => {
@@ -66,8 +62,8 @@ impl Spent {
 
 /// Limit: a smaller share of a sum is rounding.
 const ROUNDING: f64 = 1e-9;
-/// Definition: memory stalls can be left out where at least this share of computing remains: the difference of two large times is
-/// nothing to measure by.
+/// Definition: memory stalls can be left out if at least this share of computing remains: the difference of two large times is no good
+/// measure.
 const REMAINS: f64 = 0.2;
 
 fn never_spins(s: &Spent) -> bool {
@@ -75,8 +71,8 @@ fn never_spins(s: &Spent) -> bool {
 }
 
 impl Yardstick {
-    /// The best that both windows can be measured by. `switch_ns` is the cost of one blocking, 0 where it is not known;
-    /// `spin_stalls` what [`spin_stalls`] tells of all windows.
+    /// The best unit for both windows. `switch_ns` is the cost of one blocking, 0 if it is not known; `spin_stalls` is the answer of
+    /// [`spin_stalls`] for all windows.
     pub fn of(one: &Spent, other: &Spent, switch_ns: f64, spin_stalls: Option<f64>) -> Yardstick {
         let both = |holds: &dyn Fn(&Spent) -> bool| holds(one) && holds(other);
         if both(&|s| never_spins(s) && s.instructions.whole(s.on_cpu_ns()).is_some_and(|n| n > 0.0)) {
@@ -91,18 +87,18 @@ impl Yardstick {
         }
     }
 
-    /// PACT'16's own: time computing without memory stalls, all of them, where both windows tell these, and without switches.
+    /// That of PACT'16: time computing without switches, and without all memory stalls if both windows have them.
     pub fn pact16(one: &Spent, other: &Spent, switch_ns: f64) -> Yardstick {
         let knows_memory = one.knows_memory() && other.knows_memory();
         Yardstick::Time { switch_ns, spin_stalls: knows_memory.then_some(0.0) }
     }
 
-    /// Whether this is time with nothing to tell stalls or counted work.
+    /// Whether this is time without any counts of stalls or work.
     pub fn is_blind(self) -> bool {
         matches!(self, Yardstick::UserTime | Yardstick::Time { spin_stalls: None, .. })
     }
 
-    /// The same where spinning stalls for `more` of its time than is told, or for less.
+    /// The same if spinning stalls for `more` of its time than is known, or for less.
     pub fn shifted(self, more: f64) -> Yardstick {
         match self {
             Yardstick::Time { switch_ns, spin_stalls: Some(share) } => {
@@ -112,14 +108,14 @@ impl Yardstick {
         }
     }
 
-    /// The same without what counters tell; `switch_ns` is the cost of one blocking.
+    /// The same without counters; `switch_ns` is the cost of one blocking.
     pub fn blind(switch_ns: f64) -> Yardstick {
         Yardstick::Time { switch_ns, spin_stalls: None }
     }
 }
 
-/// Of its time spinning, the share for which the program stalls on memory, 0..=1, and the standard error of that; `None`:
-/// nothing tells.
+/// The share of its time spinning for which the program stalls on memory, 0..=1, and the standard error of that; `None`: nothing
+/// tells.
 pub fn spin_stalls(windows: &[Window]) -> Option<(f64, f64)> {
     if never_spins(&Window::sum(windows).total()) {
         return Some((0.0, 0.0));

@@ -3,7 +3,7 @@
 use super::{Slot, Span, CLOSE, MOST_PLACES};
 use crate::waits::Waits;
 
-/// The places at which a stretch can have been: beginnings that follow each other at even steps.
+/// The places at which a stretch can have been: beginnings at even steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub earliest: f64,
@@ -65,7 +65,7 @@ impl<'a> Piece<'a> {
     pub fn new(slot: &'a Slot, waits: &'a Waits, lost_ns: [f64; 3]) -> Piece<'a> {
         let (from, until) = waits.known(slot.start_ns, slot.end_ns);
         let waited_ns = waits.within(from, until);
-        // Without a wait it is not known when anything was lost.
+        // Without a wait nobody knows when anything was lost.
         let known = if waited_ns > 0.0 && slot.stolen_ns > 0.0 { (from, until) } else { (from, from) };
         let piece = Piece { slot, waits, lost_ns, known, waited_ns };
         let room = piece.room((slot.start_ns, slot.end_ns));
@@ -80,7 +80,7 @@ impl<'a> Piece<'a> {
         (length, waited)
     }
 
-    /// How much of its time a stretch can have lost in it at most, whatever was stolen.
+    /// How much of its time a stretch can have lost in it at most, however much was stolen.
     pub fn room(&self, stretch: (f64, f64)) -> f64 {
         let (from, until) = (stretch.0.max(self.known.0), stretch.1.min(self.known.1));
         self.unknown(stretch) + if from < until { self.waits.anybody(from, until) } else { 0.0 }
@@ -92,8 +92,8 @@ impl<'a> Piece<'a> {
         self.within(stretch).0 - known
     }
 
-    /// What can have been lost in these stretches, of all that was: what was stolen is in waits, and where they are not known it may
-    /// be anywhere. What there is no room for in the rest of the slot was lost here.
+    /// How much of a loss can have been in these stretches. Theft is in waits; if they are not known, it may be anywhere. The loss for which
+    /// the rest of the slot has no room was here.
     pub fn most(&self, lost_ns: f64, stretches: &[(f64, f64)]) -> f64 {
         let (mut most, mut room) = (0.0, 0.0);
         for stretch in stretches {
@@ -108,7 +108,7 @@ impl<'a> Piece<'a> {
         most.max(lost_ns - room_of_rest).min(room).min(lost_ns)
     }
 
-    /// What must have been lost in a stretch: the rest has no room for it.
+    /// How much must have been lost in a stretch: the rest has no room for it.
     pub fn least(&self, lost_ns: f64, (from, until): (f64, f64)) -> f64 {
         if from >= until {
             return 0.0;

@@ -259,7 +259,8 @@ fn what_waits_for_its_own_short_commands_is_not_stolen_from_and_what_those_waite
     let unclear = Some(corun_predict::verdict::Doubt::Hasty);
     for (situation, course, most, doubt) in [
         ("pinned, nobody there", shell(&[0], 50, 100, 200, [0, 0]), 0.0, None),
-        ("pinned, a loop on the other CPU", shell(&[0], 50, 100, 200, [0, 250]), 0.0, None),
+        // Nothing was taken; but computing may have been slower, as far as the ledger is off.
+        ("pinned, a loop on the other CPU", shell(&[0], 50, 100, 200, [0, 250]), 0.16, None),
         ("pinned, a loop on its CPU", shell(&[0], 25, 50, 100, [125, 0]), 0.5, unclear),
         (
             "pinned, a loop on its CPU, the shell waits for nothing",
@@ -273,7 +274,7 @@ fn what_waits_for_its_own_short_commands_is_not_stolen_from_and_what_those_waite
         let found = verdict(&course);
         let [least, at_most] = found.disturbance_range;
         assert_eq!(found.doubt, doubt, "{situation}: {found:?}");
-        assert!(least < 0.01 && (at_most - most).abs() < 0.01, "{situation}: {found:?}");
+        assert!(least < 0.01 && (at_most - most).abs() < 0.02, "{situation}: {found:?}");
         assert_eq!(found.unseen_ns, course.iter().map(|facts| facts.unseen * MS).sum::<u64>());
     }
     // The shell alone waited for longer than its children had CPUs.
@@ -348,7 +349,7 @@ fn evidence_decides_where_sums_do_not() {
     assert_eq!(verdict.verdict, corun_predict::Ruling::Clean);
     assert!(verdict.disturbance < 0.01, "{verdict:?}");
     // What the evidence leaves open, and how far off a replay is besides.
-    assert!(verdict.disturbance_range[1] > 0.02 && verdict.disturbance_range[1] < 0.1, "{verdict:?}");
+    assert!(verdict.disturbance_range[1] > 0.02 && verdict.disturbance_range[1] < 0.15, "{verdict:?}");
     assert!((predictor.so_far().unwrap().slowdown - 1.0).abs() < 0.01);
 }
 
