@@ -93,7 +93,7 @@ impl Adapt {
             return false;
         }
         let Ok(mut inside) = self.inside.try_lock() else { return false };
-        let before = inside.steady.threads();
+        let before = self.answer().threads;
         let began = spent_ns();
         let answer = inside.next(now);
         // CPU time, since waiting for a CPU meanwhile would not be a cost of reading.
@@ -138,7 +138,8 @@ impl Inside {
             Reason::Neighbours | Reason::Weight => cpus.map_or(0, |cpus| cpus.count()),
             _ => 0,
         };
-        answer.threads = self.steady.next(answer.available, most);
+        // Before the second reading, `decide` may know the number from the limits alone.
+        answer.threads = self.steady.next(answer.available, most).or(answer.threads);
         if self.steady.is_trying() {
             answer.reason = Reason::Trying;
         }

@@ -1,5 +1,6 @@
 //! The decision: how many CPUs a process can get, and why. Pure.
 
+use crate::steady::worth;
 use std::fmt;
 
 /// A quota of CPU time.
@@ -146,7 +147,8 @@ impl fmt::Display for Cpus {
     }
 }
 
-/// Decides from a reading how many CPUs the process can get. [`crate::Steady`] sets `threads`.
+/// Decides from a reading how many CPUs the process can get. [`crate::Steady`] sets `threads`. Before the second reading, the number is
+/// known only if the guarantee and the limits come to the same one.
 ///
 /// Available is the used plus the idle time, since neighbors had the rest. It is at least the guaranteed share, which neighbors cannot
 /// take. A process with few running threads does not see more than it uses plus what is idle, even if it could get more. The rest would
@@ -165,7 +167,9 @@ pub fn decide(reading: &Reading) -> Answer {
     let milli = |value: u64| value.min(u64::from(u32::MAX)) as u32;
     let answer = Answer { guaranteed: guaranteed.map(milli), ..Answer::unknown(Reason::NotYet) };
     if reading.interval_ns == 0 {
-        return answer;
+        // Whatever neighbors do, the number lies between these two.
+        let (least, most) = (worth(answer.guaranteed.unwrap_or(0)), worth(milli(most)));
+        return Answer { threads: Some(most).filter(|most| *most == least), ..answer };
     }
     let (Some(used), Some(idle)) = (reading.used_ns, reading.idle_ns) else {
         return Answer { reason: Reason::NoUse, ..answer };
@@ -252,6 +256,25 @@ mod tests {
             let answer = decide(&reading);
             assert_eq!((answer.available, answer.reason), (available, reason), "{case}");
             assert_eq!(Answer::unpacked(answer.packed()), answer, "{case}");
+        }
+    }
+
+    #[test]
+    fn before_the_second_reading_threads_are_known_if_guarantee_and_limits_agree() {
+        let first = Reading { interval_ns: 0, ..reading(0, 0) };
+        let table = [
+            ("two CPUs, and neighbors may use one", first, None),
+            ("one CPU", Reading { cpus: Some(1), ..first }, Some(1)),
+            ("a quota of one CPU", Reading { quota: Quota::Milli(1_000), ..first }, Some(1)),
+            ("a quota of half a CPU", Reading { quota: Quota::Milli(500), ..first }, Some(1)),
+            ("a quota that two threads could use", Reading { quota: Quota::Milli(1_800), ..first }, None),
+            ("a guarantee of all CPUs", Reading { share: Some(2_000), ..first }, Some(2)),
+            ("a guarantee of one CPU", Reading { share: Some(1_000), ..first }, None),
+            ("an unknown quota", Reading { quota: Quota::Unknown, ..first }, None),
+        ];
+        for (case, reading, threads) in table {
+            let answer = decide(&reading);
+            assert_eq!((answer.threads, answer.available), (threads, None), "{case}");
         }
     }
 

@@ -12,6 +12,11 @@ const IN_A_ROW: u32 = 2;
 const FIRST_PAUSE: u32 = 16;
 const MOST_PAUSE: u32 = 256;
 
+/// How many threads are worth running on this many milli-CPUs: at least one.
+pub(crate) fn worth(milli: u32) -> u32 {
+    (milli.saturating_add(1_000 - WORTH_MILLI) / 1_000).max(1)
+}
+
 /// Decides how many threads would make progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
@@ -53,7 +58,7 @@ impl Steady {
     /// rest. `most` is 0 if something else limits the available CPUs. Returns the number of threads.
     pub fn next(&mut self, available: Option<u32>, most: u32) -> Option<u32> {
         let Some(available) = available else { return self.threads };
-        let wanted = (available.saturating_add(1_000 - WORTH_MILLI) / 1_000).max(1);
+        let wanted = worth(available);
         let Some(threads) = self.threads else {
             self.settle(wanted);
             return self.threads;

@@ -1,7 +1,7 @@
 //! The number of CPUs, for programs that ask once how many there are and start that many threads. Only with `CORUN_ADAPT_COUNT=1`,
 //! since a program may need the number for other reasons.
 //!
-//! The first question takes 60 ms, since the answer needs two readings.
+//! The first question takes 60 ms, since the answer needs two readings, unless a quota or the allowed CPUs leave only one thread.
 
 use crate::process::{hook, limit};
 use std::ffi::{c_int, c_long, c_void, CStr};
