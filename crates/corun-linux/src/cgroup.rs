@@ -58,6 +58,16 @@ impl Tree {
         controllers.iter().any(|c| c == name)
     }
 
+    /// The path of a cgroup's folder for display, given its path as in `/proc/PID/cgroup`; `None` if it lies
+    /// outside the mounted part.
+    pub fn shown(&self, path: &str) -> Option<String> {
+        let below = match self.mounted.as_str() {
+            "/" => path,
+            mounted => path.strip_prefix(mounted)?,
+        };
+        Some(format!("{}/{}", self.mount.display(), below.trim_start_matches('/')))
+    }
+
     /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` if it lies outside the mounted
     /// part. If a name is not UTF-8, its path has replacement characters. The folder is then the one whose
     /// displayed name matches.

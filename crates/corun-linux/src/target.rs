@@ -302,11 +302,15 @@ impl Subject {
         let given = Path::new(wanted).is_absolute().then(|| file_id(root, Path::new(wanted))).flatten();
         let pods = pods::keys(root, wanted);
         let is_meant = |path: &str| is_called(path, wanted) || pods.iter().any(|key| is_called(path, key));
+        // The same path may exist in several trees, and be empty in some.
+        let mut empty = None;
         for tree in cgroups.by_telling() {
             let nodes = cgroups.walk(tree)?;
             let device = file_id(root, &tree.mount).map(|(device, _)| device);
             let is_given = |n: &cgroup::Node| given.is_some_and(|(of, id)| Some(of) == device && id == n.id);
-            let exact = nodes.iter().find(|n| n.path == wanted || is_given(n));
+            // A name that is not UTF-8 arrives with replacement characters, as a path has it.
+            let is_shown = |n: &cgroup::Node| tree.shown(&n.path).is_some_and(|shown| shown == wanted);
+            let exact = nodes.iter().find(|n| n.path == wanted || is_given(n) || is_shown(n));
             let found = match exact {
                 Some(node) => vec![node],
                 None => topmost(nodes.iter().filter(|n| is_meant(&n.path)).collect()),
@@ -315,18 +319,26 @@ impl Subject {
                 [] => {}
                 [node] if node.path == "/" => return Err(root_cgroup()),
                 [node] => {
-                    return Ok(Subject::Cgroup {
+                    let subject = Subject::Cgroup {
                         mount: tree.mount.clone(),
                         folder: tree.folder(&node.path).unwrap_or_else(|| tree.mount.clone()),
                         path: node.path.clone(),
                         v2_id: tree.is_v2().then_some(node.id),
-                    })
+                    };
+                    if !cgroups.processes(tree, &node.path).is_ok_and(|pids| pids.is_empty()) {
+                        return Ok(subject);
+                    }
+                    empty.get_or_insert(subject);
                 }
+                _ if empty.is_some() => {}
                 _ => {
                     let candidates = found.iter().take(8).map(|n| n.path.clone()).collect();
                     return Err(TargetError::AmbiguousCgroup { name: name.to_owned(), candidates });
                 }
             }
+        }
+        if let Some(subject) = empty {
+            return Ok(subject);
         }
         // If trees of version 1 are mounted, they are in one folder.
         let holds = |tree: &cgroup::Tree| !tree.is_v2() && tree.mount.parent() == Some(Path::new(wanted));
