@@ -78,7 +78,8 @@ pub fn scope(
     seen: &Observation,
 ) -> Result<Scope, Error> {
     let of_pid = |wanted: &String| Some(of_process(pid(wanted)?, seen).ok()?.key.clone());
-    let protect = protect.iter().map(|wanted| of_pid(wanted).unwrap_or_else(|| wanted.clone()));
+    // A number may be a PID and a name: both are protected.
+    let protect = protect.iter().flat_map(|wanted| of_pid(wanted).into_iter().chain([wanted.clone()]));
     let everyone = Scope::everyone().protect(protect);
     let Tenants::Named(names) = tenants else { return Ok(everyone) };
     let mut keys = Vec::new();
@@ -91,6 +92,9 @@ pub fn scope(
                 Ok(_) | Err(TargetError::NoProcess { .. }) => {}
                 Err(e) => return Err(refused(wanted, e.to_string())),
             }
+        }
+        if let Some(why) = other_of_that_name(wanted, seen) {
+            return Err(refused(wanted, why));
         }
         given.and_then(|pid| protected.why_not_process(pid)).map_or(Ok(()), |why| Err(no(why)))?;
         let meant = meant(wanted, seen)?;
@@ -201,6 +205,15 @@ pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>,
     }
 }
 
+/// Why a number names nobody for certain: it would be a PID, and a tenant of another process has it as its name.
+fn other_of_that_name(wanted: &str, seen: &Observation) -> Option<String> {
+    let pid = wanted.parse::<u32>().ok()?;
+    let of_pid = of_process(pid, seen).ok().map(|t| t.id);
+    let is_other = |t: &&Tenant| t.name == wanted && Some(t.id) != of_pid && has_tasks(seen, t.id);
+    let other = seen.tenants.iter().find(is_other)?;
+    Some(format!("that is a PID and the name of another tenant; give `pid:{pid}` or `{}`", other.key))
+}
+
 /// The tenant that a process belongs to.
 fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Error> {
     let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive);
@@ -250,6 +263,42 @@ mod tests {
         let of = |tasks| Observation { tenants: vec![tenant.clone()], tasks, ..Observation::default() };
         assert_eq!(of_process(70, &of(vec![task(70, false), task(71, true)])).unwrap().id, TenantId(4));
         assert!(of_process(70, &of(vec![task(70, false), task(71, false)])).is_err());
+    }
+
+    #[test]
+    fn a_number_that_is_a_pid_and_the_name_of_another_tenant_names_nobody() {
+        let tenant = |id, key: &str, name: &str| Tenant {
+            id: TenantId(id),
+            kind: TenantKind::Command,
+            key: key.into(),
+            name: name.into(),
+        };
+        let task = |id, tenant| TaskObservation {
+            id: TaskId(id),
+            name: "job".into(),
+            tenant: TenantId(tenant),
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: Default::default(),
+        };
+        let of = |tenants, tasks| Observation { tenants, tasks, ..Observation::default() };
+        let lxc = tenant(1, "cgroup:/101", "101");
+        let (job, own) = (tenant(2, "pgid:101", "job"), tenant(2, "pgid:101", "101"));
+        // The tenants, their tasks, what is given, and the remedy.
+        let rows = [
+            (vec![lxc.clone(), job.clone()], vec![task(70, 1), task(101, 2)], "101", Some("`cgroup:/101`")),
+            (vec![lxc.clone()], vec![task(70, 1)], "101", Some("`cgroup:/101`")),
+            (vec![lxc.clone(), job.clone()], vec![task(70, 1), task(101, 2)], "pid:101", None),
+            (vec![lxc.clone(), job.clone()], vec![task(101, 2)], "101", None),
+            (vec![own], vec![task(101, 2)], "101", None),
+            (vec![lxc, job], vec![task(70, 1), task(101, 2)], "102", None),
+        ];
+        for (row, (tenants, tasks, wanted, remedy)) in rows.into_iter().enumerate() {
+            let why = other_of_that_name(wanted, &of(tenants, tasks));
+            assert_eq!(why.is_some(), remedy.is_some(), "row {row}: {why:?}");
+            assert!(why.unwrap_or_default().contains(remedy.unwrap_or_default()), "row {row}");
+        }
     }
 
     #[test]
