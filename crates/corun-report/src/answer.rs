@@ -422,10 +422,12 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
 
 /// What its own tasks took from each other, and why they did although there were enough CPUs.
 fn own(report: &ProfileReport, own_ns: u64) -> String {
-    // There may have been thousands of tasks over time, but few at a time.
-    let at_a_time = report.subject.account.ledger.total_ns.div_ceil(report.window_ns.max(1));
+    // There may have been thousands of tasks, but few at a time, and those that are blocked need no CPU.
+    let ledger = &report.subject.account.ledger;
+    let wanted_ns = ledger.on_cpu_ns() + ledger.steal_ns;
+    let wanted = (wanted_ns + report.window_ns / 2) / report.window_ns.max(1);
     let may_use = report.allowed_cpus.unwrap_or(report.cpus);
-    if at_a_time <= may_use {
+    if wanted <= may_use {
         let idle_ns: u64 = report.machine.per_cpu.iter().map(|cpu| cpu.idle_ns).sum();
         let is_long = own_ns > report.window_ns / 5;
         let may_use_them = may_use >= report.cpus && !is_all(report);
@@ -448,7 +450,7 @@ fn own(report: &ProfileReport, own_ns: u64) -> String {
     } else {
         count(report.cpus, "CPU")
     };
-    format!("waiting for its own tasks ({at_a_time} at a time on {on})")
+    format!("waiting for its own tasks ({wanted} at a time on {on})")
 }
 
 fn culprits(report: &ProfileReport, stolen: &[StolenBy], base_ns: u64) -> String {
