@@ -146,8 +146,9 @@ fn longest_own_ns(window: &Window, stolen_ns: f64) -> f64 {
         };
         let yields = s.yieldings.unwrap_or(0.0) > 0.0;
         // A sibling may be who ends a poll, or ends the program in the middle of a sleep.
-        let waited_ns =
-            s.sibling_ns + s.slack_ns + if yields { s.on_cpu_ns() } else { s.spin_ns + s.unjudged_ns };
+        let waited_ns = s.sibling_ns
+            + s.slack_ns.min(s.own_ns)
+            + if yields { s.on_cpu_ns() } else { s.spin_ns + s.unjudged_ns };
         let taken_over_ns = from_siblings_ns.min(s.on_cpu_ns());
         s.life_ns - s.stolen_ns - confined_ns(window, s) - (waited_ns + taken_over_ns).min(from_others_ns)
     };

@@ -278,7 +278,7 @@ impl Slots {
         let waits_ns = open.waited_ns + total.throttled_ns + open.held_ns;
         (window.end_ns > window.start_ns).then(|| Slot {
             lost_by_test_ns: [least, likely, total.stolen_ns.max(likely)].map(|ns| ns.max(0.0)),
-            excused_ns: (waits_ns - stolen_or_queued_ns).max(0.0) + total.own_ns - total.slack_ns,
+            excused_ns: (waits_ns - stolen_or_queued_ns).max(0.0) + (total.own_ns - total.slack_ns).max(0.0),
             start_ns: window.start_ns as f64,
             end_ns: window.end_ns as f64,
             lost_ns: Loss::of(&window, Hints::default()).lost_ns[1].max(0.0),

@@ -44,7 +44,7 @@ pub struct Spent {
     pub sibling_ns: f64,
     /// Blocked by its own wish: devices, timers, polls.
     pub own_ns: f64,
-    /// The part of that in timers and polls: earlier theft may have come out of it.
+    /// The blocked time that earlier theft may have come out of: timers and polls, and all of it if the source tells no reasons.
     #[serde(default)]
     pub slack_ns: f64,
     /// Waiting for a CPU that a co-runner (or somebody unknown) held.
@@ -121,7 +121,8 @@ impl Spent {
             unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
             sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
             own_ns: own as f64,
-            slack_ns: account.block.map_or(0, |b| b.slack_ns()) as f64,
+            // Without a reason, any blocking may have been a sleep.
+            slack_ns: account.block.map_or(parts.block_ns, |b| b.slack_ns()) as f64,
             throttled_ns: parts.throttled_ns as f64,
             held_ns: parts.held_ns() as f64,
             frozen_ns: parts.held.map_or(0, |held| held.frozen_ns) as f64,

@@ -34,6 +34,8 @@ pub struct Did {
     /// How long it lived; 0: all the time.
     pub lived: u64,
     pub yields: bool,
+    /// Whether the source does not tell why it blocked.
+    pub untold: bool,
 }
 
 /// A window of some tasks on two CPUs, on which a neighbour ran for so long.
@@ -64,7 +66,7 @@ fn account(did: &Did) -> Account {
     let shares = shares.map(|(tenant, ms)| Share { tenant, steal_ns: ms * MS });
     Account {
         ledger: Ledger::new(parts, lived * MS).unwrap(),
-        block: Some(BlockReasons {
+        block: (!did.untold).then(|| BlockReasons {
             futex_ns: did.futex * MS,
             sleep_ns: sleep * MS,
             ..BlockReasons::default()
@@ -284,14 +286,19 @@ fn what_waits_for_its_own_short_commands_is_not_stolen_from_and_what_those_waite
 
 #[test]
 fn what_may_have_come_out_of_a_sleep_is_an_interval_from_nothing() {
-    let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
-    let found = verdict(&paced);
-    let [least, most] = found.disturbance_range;
-    assert!(
-        least == 0.0 && (0.39..0.41).contains(&found.disturbance) && most >= found.disturbance,
-        "{found:?}"
-    );
-    assert_eq!(found.verdict, corun_predict::Ruling::Unclear, "the sums do not tell");
+    for untold in [false, true] {
+        let paced = steady(vec![Did { futex: 0, untold, ..did(&[0], 100, 100, 0) }], [150, 0]);
+        let found = verdict(&paced);
+        let [least, most] = found.disturbance_range;
+        assert!(
+            least == 0.0 && (0.39..0.41).contains(&found.disturbance) && most >= found.disturbance,
+            "{found:?}"
+        );
+        assert_eq!(found.verdict, corun_predict::Ruling::Unclear, "the sums do not tell");
+    }
+    // Who never blocks has nothing that theft could come out of, whatever the source tells.
+    let busy = steady(vec![Did { untold: true, ..did(&[0], 125, 125, 0) }], [125, 0]);
+    assert_eq!(verdict(&busy).verdict, corun_predict::Ruling::Disturbed);
 }
 
 #[test]
@@ -493,6 +500,7 @@ fn some_did() -> impl Strategy<Value = Did> {
             queued,
             futex,
             throttled,
+            untold: false,
             stopped: 0,
             lived: 0,
             yields,
