@@ -176,6 +176,8 @@ impl Probe {
             &mut progs.in_irq_handler_exit,
             &mut progs.in_hrtimer_expire_entry,
             &mut progs.in_hrtimer_expire_exit,
+            &mut progs.in_timer_expire_entry,
+            &mut progs.in_timer_expire_exit,
             &mut progs.in_softirq_entry,
             &mut progs.in_softirq_exit,
         ];

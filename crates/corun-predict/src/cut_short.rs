@@ -167,7 +167,9 @@ impl Ended {
             }
             What::Woken(waker) => {
                 let sleeper = self.sleepers.get_mut(&task);
-                let over = sleeper.and_then(|sleeper| sleeper.wakes(waker == Waker::Interrupt, t_ns));
+                let over = sleeper.and_then(|sleeper| {
+                    sleeper.wakes(matches!(waker, Waker::Interrupt | Waker::Timer), t_ns)
+                });
                 if let Some(from_ns) = over {
                     if self.slept.len() >= MOST {
                         self.slept.clear();

@@ -399,7 +399,7 @@ int on_switch(struct switch_args *args)
 	}
 	account_cpu(c, now);
 	if (want_record || want_trace)
-		c->hardirqs = c->softirqs = 0;
+		c->hardirqs = c->softirqs = c->timers = 0;
 	is_recorded = recorded(t);
 	yielded = is_recorded ? t->cur.yielded : 0;
 	left = t ? leave(args, prev, c, t, now) : 0;

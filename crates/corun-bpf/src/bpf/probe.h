@@ -141,7 +141,8 @@ struct cpu_rec {
 	struct cpu_acc snap;
 	u64 head; /* occupancies ever written; the newest is open */
 	s32 hardirqs; /* it is in, as far as they are counted (probe_record.h) */
-	s32 softirqs;
+	s16 softirqs;
+	s16 timers;
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
@@ -253,7 +254,7 @@ enum record_kind {
 	RECORD_CONFINES, /* requests another set of CPUs, for which some task has to leave one */
 };
 
-enum waker { WAKER_TASK, WAKER_HARDIRQ, WAKER_SOFTIRQ, WAKER_IDLE };
+enum waker { WAKER_TASK, WAKER_HARDIRQ, WAKER_SOFTIRQ, WAKER_IDLE, WAKER_TIMER };
 
 struct record_event {
 	u64 t_ns;

@@ -15,7 +15,7 @@
 /*
  * Whether a CPU is in an interrupt, which runs in the name of the interrupted task. The kernel's own count is
  * a per-CPU variable that many kernels do not export by name. So the probe counts handlers: hard ones,
- * including timers', and soft ones. No switch happens inside one, so a switch corrects an error.
+ * soft ones, and those of timers. No switch happens inside one, so a switch corrects an error.
  */
 #define COUNT_IN(TRACEPOINT, FIELD, BY)                                                                        \
 	SEC("tp_btf/" #TRACEPOINT)                                                                            \
@@ -30,8 +30,10 @@
 
 COUNT_IN(irq_handler_entry, hardirqs, 1)
 COUNT_IN(irq_handler_exit, hardirqs, -1)
-COUNT_IN(hrtimer_expire_entry, hardirqs, 1)
-COUNT_IN(hrtimer_expire_exit, hardirqs, -1)
+COUNT_IN(hrtimer_expire_entry, timers, 1)
+COUNT_IN(hrtimer_expire_exit, timers, -1)
+COUNT_IN(timer_expire_entry, timers, 1)
+COUNT_IN(timer_expire_exit, timers, -1)
 COUNT_IN(softirq_entry, softirqs, 1)
 COUNT_IN(softirq_exit, softirqs, -1)
 
@@ -193,7 +195,8 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	if (!watching(now))
 		return 0;
 	by = waker->pid;
-	how = c->hardirqs > 0 ? WAKER_HARDIRQ : c->softirqs > 0 ? WAKER_SOFTIRQ : by ? WAKER_TASK : WAKER_IDLE;
+	how = c->timers > 0 ? WAKER_TIMER : c->hardirqs > 0 ? WAKER_HARDIRQ : c->softirqs > 0 ? WAKER_SOFTIRQ :
+	      by ? WAKER_TASK : WAKER_IDLE;
 	if (how == WAKER_SOFTIRQ && by && !(waker->flags & PF_KTHREAD))
 		nr = place_of_syscall(waker);
 	/* If a task sends to this machine, a soft interrupt within its own system call delivers it. */

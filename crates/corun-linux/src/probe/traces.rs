@@ -40,6 +40,7 @@ impl Traces {
                         1 => Some(Waker::Interrupt),
                         2 => Some(Waker::SoftInterrupt),
                         3 => Some(Waker::Idle),
+                        4 => Some(Waker::Timer),
                         _ => some(e.prev).map(Waker::Task),
                     },
                 },

@@ -426,6 +426,7 @@ mod tests {
         let waker = prop_oneof![
             task.clone().prop_map(Waker::Task),
             Just(Waker::Interrupt),
+            Just(Waker::Timer),
             Just(Waker::SoftInterrupt),
             Just(Waker::Idle)
         ];

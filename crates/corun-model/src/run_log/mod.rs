@@ -177,8 +177,10 @@ pub enum For {
 pub enum Waker {
     /// A task, of the program or not.
     Task(TaskId),
-    /// A hard interrupt: a timer, or a device.
+    /// A hard interrupt: a device.
     Interrupt,
+    /// A timer of the kernel: its own sleep or time limit, or one that it set before, such as a `timerfd` or `setitimer`.
+    Timer,
     /// A soft interrupt, such as one from the network.
     SoftInterrupt,
     /// The idle loop.
@@ -243,6 +245,7 @@ impl RawEvent {
                 1 => Waker::Interrupt,
                 2 => Waker::SoftInterrupt,
                 3 => Waker::Idle,
+                4 => Waker::Timer,
                 _ => return None,
             }),
             4 => What::Born { parent: TaskId(a as u32), process: b as u32 },
@@ -282,6 +285,7 @@ impl From<Event> for RawEvent {
             What::Woken(Waker::Interrupt) => raw(3, 1, 0, 0, 0),
             What::Woken(Waker::SoftInterrupt) => raw(3, 2, 0, 0, 0),
             What::Woken(Waker::Idle) => raw(3, 3, 0, 0, 0),
+            What::Woken(Waker::Timer) => raw(3, 4, 0, 0, 0),
             What::Born { parent, process } => raw(4, 0, 0, parent.0.into(), process.into()),
             What::SleepsUntil { deadline_ns, as_length } => raw(5, as_length.into(), 0, deadline_ns, 0),
             What::Budget { quota_ns, period_ns, filled_ns, more } => {

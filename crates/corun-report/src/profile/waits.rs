@@ -106,7 +106,7 @@ fn one(wait: &waits::Wait, start_ns: u64) -> Wait {
         waits::Began::Woken(Waker::Task(task)) => {
             (Began::Task, Some(Task { tid: task.0, name: String::new() }))
         }
-        waits::Began::Woken(Waker::Interrupt) => (Began::Interrupt, None),
+        waits::Began::Woken(Waker::Interrupt | Waker::Timer) => (Began::Interrupt, None),
         waits::Began::Woken(Waker::SoftInterrupt) => (Began::SoftInterrupt, None),
         waits::Began::Woken(Waker::Idle) => (Began::Idle, None),
         waits::Began::Unseen => (Began::Unknown, None),

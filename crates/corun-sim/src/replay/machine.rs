@@ -98,9 +98,9 @@ enum Waits {
 }
 
 /// A wait with a limit is over when another task ends it. This lists the waits that nobody ended in the recorded run.
-/// Each comes with the next wait, if the task does no work in between, or else with the next one for the same futex,
-/// if that work is a small share of the wait. A task that ends the later wait also ends this one, if it gets there
-/// sooner.
+/// Each comes with the next wait, if that is for the same object and the task does no work in between, or else with the
+/// next one for the same futex, if that work is a small share of the wait. A task that ends the later wait also ends this
+/// one, if it gets there sooner.
 fn limits(script: &Script) -> Vec<(usize, u32)> {
     let (mut found, mut next, mut computed_ns) = (Vec::new(), None, 0);
     // For each futex, the wait that ends those before it, and how much was computed after the first of them.
@@ -108,13 +108,15 @@ fn limits(script: &Script) -> Vec<(usize, u32)> {
     for (place, op) in script.ops.iter().enumerate().rev() {
         match op {
             Op::Wait(wait) => {
-                next = Some(*wait);
-                for_futex.extend(script.futexes.get(wait).map(|futex| (*futex, (*wait, computed_ns))));
+                let futex = script.futexes.get(wait).copied();
+                next = Some((*wait, futex.unwrap_or(0)));
+                for_futex.extend(futex.map(|futex| (futex, (*wait, computed_ns))));
             }
             Op::Outside(outside) if outside.is_limit => {
                 let most_ns = (IDLE * outside.lasted_ns as f64) as u64;
                 let same = for_futex.get_mut(&outside.futex).filter(|same| computed_ns - same.1 <= most_ns);
                 let same = same.map(|same| std::mem::replace(same, (same.0, computed_ns)).0);
+                let next = next.filter(|(_, futex)| are_of_one(*futex, outside.futex)).map(|(wait, _)| wait);
                 found.extend(next.or(same).map(|wait| (place, wait)));
                 if same.is_none() {
                     for_futex.remove(&outside.futex);
@@ -130,6 +132,12 @@ fn limits(script: &Script) -> Vec<(usize, u32)> {
     }
     found.reverse();
     found
+}
+
+/// Whether futexes at these addresses may belong to one object; 0: none. A condition variable has several.
+fn are_of_one(a: u64, b: u64) -> bool {
+    const LARGEST: u64 = 48; // pthread_cond_t
+    (a == 0) == (b == 0) && a.abs_diff(b) < LARGEST
 }
 
 #[derive(Clone, Copy, Debug, Default)]

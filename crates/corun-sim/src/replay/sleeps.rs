@@ -21,7 +21,10 @@ const CLEARLY: u64 = 4;
 /// computing of a program is hardly ever this steady, disturbed or not.
 const STEADY_NS: u64 = 1_000;
 
-/// The timed sleeps of one task.
+/// Lengths that differ by less are one. A sleep that is asked for as a length may begin a little late.
+const SAME_NS: u64 = 100_000;
+
+/// The timed sleeps of one task, or of all tasks that another one started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sleeps {
     /// When each was called and until when it should last, in nanoseconds, oldest first.
@@ -44,6 +47,11 @@ impl Sleeps {
         self.seen += 1;
     }
 
+    /// Whether they are too few to show a habit.
+    pub(super) fn are_few(&self) -> bool {
+        self.seen < FEWEST
+    }
+
     /// What ends its sleeps. `None`: they show no habit, and the task gave some as a length and others as a time.
     /// So each ends in its own way.
     pub(super) fn habit(&self) -> Option<Ends> {
@@ -54,13 +62,11 @@ impl Sleeps {
     /// What ends its sleeps, if all are alike.
     pub(super) fn ends(&self) -> Ends {
         if self.calls.len() < FEWEST {
-            // Too few for a habit. A task that asks for a length means one, unless it computes the length
-            // from a time each time.
-            return if self.seen > 0 && self.as_length == self.seen {
-                Ends::AfterItsLength
-            } else {
-                Ends::Either
-            };
+            // Too few for a habit. A length that is given is meant, unless it is another each time: that may be what is left of a period.
+            let lengths = || self.calls.iter().map(|(called, deadline)| deadline.saturating_sub(*called));
+            let differ_ns = lengths().max().zip(lengths().min()).map_or(0, |(most, least)| most - least);
+            let is_meant = self.seen > 0 && self.as_length == self.seen && differ_ns <= SAME_NS;
+            return if is_meant { Ends::AfterItsLength } else { Ends::Either };
         }
         let lengths = || self.calls.iter().map(|(called, deadline)| deadline.wrapping_sub(*called) as i64);
         let steps: Vec<i64> = self.calls.windows(2).map(|w| w[1].1.wrapping_sub(w[0].1) as i64).collect();
@@ -178,6 +184,7 @@ mod tests {
     fn with_few_sleeps_a_length_is_a_length_and_a_time_may_be_either() {
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, true), Ends::AfterItsLength);
         assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, false), Ends::Either);
+        assert_eq!(of(&[4, 7, 5], |i, _| (i + 1) * 10 * MS, true), Ends::Either, "what is left of a period");
         assert_eq!(Sleeps::default().ends(), Ends::Either);
     }
 

@@ -8,6 +8,7 @@
 //! shortly after it was woken. A task may be woken on its way to sleep, so that its wake-up comes before its
 //! leaving. Then it counts as woken when it runs again.
 
+mod asleep;
 mod cpus;
 mod crews;
 mod endings;
@@ -58,6 +59,8 @@ pub struct Transcriber {
     now_ns: u64,
     /// When a task last did anything.
     active_ns: u64,
+    /// The sleeps of the tasks that a task started.
+    of_children: BTreeMap<TaskId, Sleeps>,
     confining: Confining,
     holding: Holding,
     yields: u64,
@@ -106,6 +109,10 @@ struct Task {
     up: Option<Up>,
     woken_ns: u64,
     sleeps: Sleeps,
+    /// How often it was marked where it stands since it computed last.
+    marks: usize,
+    /// Who has started it.
+    parent: Option<TaskId>,
     /// Its last waits whose time ran out; the earlier ones; and how many were parts of longer waits.
     row: Option<Row>,
     rows: Vec<Row>,
@@ -230,7 +237,9 @@ impl Transcriber {
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let (ops, futexes) = (take(&mut task.script.ops), take(&mut task.script.futexes));
-            let habit = task.sleeps.habit();
+            // A script makes a process for each sleep, so only all of them together show a habit.
+            let kin = task.parent.and_then(|parent| self.of_children.get(&parent));
+            let habit = kin.filter(|_| task.sleeps.are_few()).unwrap_or(&task.sleeps).habit();
             let spun = task.spinning.spun(&ops, task.one_ran_ns);
             let judged = ops.into_iter().map(|op| match op {
                 Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends: habit.unwrap_or(o.ends), ..o }),
@@ -270,6 +279,7 @@ impl Transcriber {
         }
         let by_tid = take(&mut self.by_tid).into_iter();
         self.by_tid = by_tid.filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?))).collect();
+        self.of_children.retain(|parent, _| self.by_tid.contains_key(parent));
         transcript
     }
 
@@ -328,12 +338,14 @@ impl Transcriber {
     }
 
     fn born(&mut self, tid: TaskId, parent: TaskId, process: u32, now_ns: u64) {
+        let started_by = parent;
         let parent = self.by_tid.get(&parent).copied();
         // The previous task with that number has ended.
         if let Some(old) = self.by_tid.get(&tid).copied() {
             self.enter(old, State::Ended, now_ns);
         }
         let ix = self.add(tid, process, parent.is_none(), now_ns);
+        self.tasks[ix].parent = Some(started_by);
         self.goes_on(ix);
         if let Some(parent) = parent {
             self.goes_on(parent);
@@ -431,41 +443,6 @@ impl Transcriber {
         }
     }
 
-    fn sleeps_until(&mut self, ix: Ix, deadline_ns: u64, as_length: bool, now_ns: u64) {
-        self.must_run(ix, now_ns);
-        self.flush(ix, now_ns);
-        self.forget_timer(ix);
-        self.goes_on(ix);
-        let begin_ns = self.begin_ns.unwrap_or(now_ns);
-        let process = self.processes.get(&self.tasks[ix].script.process);
-        let late_ns = process.map_or(0, |process| process.wanted.any_ns);
-        let task = &mut self.tasks[ix];
-        task.sleeps.add(now_ns, deadline_ns, as_length, late_ns);
-        task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns, as_length });
-        // How long it lasts if it does not block. All sleeps together decide later.
-        let until_ns = deadline_ns.saturating_sub(begin_ns);
-        task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
-    }
-
-    /// The sleep that it had called did not happen. It counts only if its time was over when it was called.
-    fn forget_timer(&mut self, ix: Ix) {
-        let task = &mut self.tasks[ix];
-        if task.timer.is_some_and(|t| t.deadline_ns <= t.called_ns) {
-            task.timer = None;
-        }
-        self.drop_timer(ix);
-    }
-
-    /// Whether the task is about to wait for the sleep that it called last: it has done almost nothing since.
-    fn is_falling_asleep(&self, ix: Ix) -> bool {
-        let task = &self.tasks[ix];
-        let Some(timer) = &task.timer else { return false };
-        task.script.ops[timer.at + 1..].iter().all(|op| {
-            matches!(op, Op::Limit(..) | Op::Passes(..))
-                || matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5)
-        })
-    }
-
     /// A task stops waiting because `waker` woke it.
     fn ended_wait(&mut self, ix: Ix, waker: Waker, now_ns: u64) {
         let task = &self.tasks[ix];
@@ -485,6 +462,9 @@ impl Transcriber {
             self.tasks[ix].amid_work = self.is_anybody_at_work();
             self.waited_outside(ix, now_ns, false);
             self.tasks[ix].woken_ns = now_ns;
+            if waker == Waker::Timer {
+                self.kept_by_a_timer(ix, now_ns);
+            }
             self.tasks[ix].signalled = is_signal.then(|| self.tasks[ix].script.ops.len() - 1);
             return;
         };
@@ -519,17 +499,6 @@ impl Transcriber {
         self.goes_on(ix);
         self.tasks[by].script.ops.push(Op::Wake(ix, wait));
         self.ticked_by_child(ix, by, now_ns);
-    }
-
-    /// The sleep that it had called was cut short: it waited for something else.
-    fn drop_timer(&mut self, ix: Ix) {
-        let task = &mut self.tasks[ix];
-        if let Some(timer) = task.timer.take() {
-            task.script.ops.remove(timer.at);
-            if let Some((_, until)) = &mut task.outlives {
-                *until -= usize::from(*until > timer.at);
-            }
-        }
     }
 
     /// Until now, a task has waited for something outside the program.
@@ -593,6 +562,7 @@ impl Transcriber {
                 }
             }
             let task = &mut self.tasks[ix];
+            task.marks = 0;
             task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns), queued_ns });
         }
     }

@@ -55,6 +55,11 @@ impl Tape {
         self.add(ms, task, What::Woken(Waker::Interrupt)).runs(ms, task)
     }
 
+    /// Woken by a timer that it set before, without asking again.
+    pub fn timed(&mut self, ms: f64, task: u32) -> &mut Tape {
+        self.add(ms, task, What::Woken(Waker::Timer)).runs(ms, task)
+    }
+
     pub fn born(&mut self, ms: f64, task: u32, parent: u32, process: u32) -> &mut Tape {
         self.add(ms, task, What::Born { parent: TaskId(parent), process })
     }
@@ -109,6 +114,19 @@ fn paced(late: bool) -> Tape {
         }
     }
     tape.ends(now, 1);
+    tape
+}
+
+/// The same with a timer that recurs every 10 ms, which it reads.
+fn paced_by_a_timer(by: Waker) -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    for round in 0..20 {
+        let (now, lost) = (10.0 * f64::from(round), 2.0 + 0.1 * f64::from(round % 3 - 1));
+        tape.stolen(now + 1.0, now + 1.0 + lost, 1).waits(now + 4.0 + lost, 1, For::Pipe);
+        tape.add(now + 10.0, 1, What::Woken(by)).runs(now + 10.0, 1);
+    }
+    tape.ends(200.0, 1);
     tape
 }
 
@@ -410,6 +428,84 @@ fn a_task_that_waits_with_a_time_limit_delays_no_stretch_in_which_another_comput
 fn a_paced_program_that_is_always_late_would_be_in_time() {
     let (lasted, [_, likely, _]) = replayed(&paced(true), 1);
     assert!(lasted > 215.0 && (likely - 200.0).abs() < 0.1, "{lasted} {likely}");
+}
+
+#[test]
+fn a_timer_that_recurs_ends_a_wait_at_its_time_and_a_device_may_after_a_length() {
+    let (lasted, [least, _, most]) = replayed(&paced_by_a_timer(Waker::Timer), 1);
+    assert!((lasted - least).abs() < 3.0 && (lasted - most).abs() < 3.0, "{lasted}: {least} to {most}");
+    let (lasted, [least, _, most]) = replayed(&paced_by_a_timer(Waker::Interrupt), 1);
+    assert!(least < lasted - 30.0 && (lasted - most).abs() < 3.0, "{lasted}: {least} to {most}");
+}
+
+#[test]
+fn of_a_script_all_children_that_sleep_show_whether_it_keeps_a_pace() {
+    // Its work takes 4 ms, of which something is stolen, and `sleep` what is left of 10 ms, or 6 ms.
+    let script = |keeps_pace: bool| {
+        let mut tape = Tape::new();
+        tape.runs(0.0, 1);
+        let mut now = 0.0;
+        for round in 0..20 {
+            let (lost, child) = (1.0 + f64::from(round % 4), 10 + round as u32);
+            tape.stolen(now + 1.0, now + 1.0 + lost, 1);
+            now += 4.0 + lost;
+            let until = if keeps_pace { 10.0 * f64::from(round + 1) } else { now + 6.0 };
+            tape.born(now, child, 1, child).waits(now, 1, For::Child).runs(now, child);
+            tape.sleeps_until(now, child, until, true).waits(now, child, For::Sleep).timed(until, child);
+            tape.ends(until, child).woken(until, 1, child);
+            now = until;
+        }
+        tape.ends(now, 1);
+        replayed(&tape, 1)
+    };
+    // Sleeps of a length may also have been looks at what others do.
+    let (_, [least, likely, most]) = script(false);
+    assert!((least - 200.0).abs() < 3.0, "{least} {likely} {most}");
+    let (lasted, [least, likely, most]) = script(true);
+    assert!(
+        [least, likely, most].iter().all(|alone| (alone - lasted).abs() < 3.0),
+        "{least} {likely} {most}"
+    );
+}
+
+#[test]
+fn a_limit_is_not_ended_by_who_ends_the_next_wait_for_another_object() {
+    // It waits for something for 1.5 s, tells a thread to stop, and waits for that.
+    let ends_by = |first: For, then: For| {
+        let mut tape = Tape::new();
+        tape.runs(0.0, 1).born(0.0, 2, 1, 1);
+        tape.sleeps_until(1.0, 1, 1_501.0, true).waits(1.0, 1, first).runs(1.0, 2).stolen(100.0, 850.0, 2);
+        tape.timed(1_501.0, 1)
+            .waits(1_501.05, 1, then)
+            .woken(1_502.0, 1, 2)
+            .ends(1_502.5, 2)
+            .ends(1_503.0, 1);
+        replayed(&tape, 2).1
+    };
+    for (first, then) in [(For::Poll, For::Futex(0x1000)), (For::Futex(0x5000), For::Futex(0x1000))] {
+        let alone = ends_by(first, then);
+        assert!(alone.iter().all(|alone| (alone - 1_503.0).abs() < 3.0), "{first:?} {then:?}: {alone:?}");
+    }
+    // A condition variable has two futexes: that is one object, whose limit the thread would have ended sooner.
+    let [_, likely, _] = ends_by(For::Futex(0x1000), For::Futex(0x1004));
+    assert!(likely < 800.0, "{likely}");
+}
+
+#[test]
+fn a_timer_that_is_set_anew_each_time_ends_a_wait_after_its_length() {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let mut now = 0.0;
+    for round in 0..20 {
+        let lost = 1.0 + f64::from(round % 4);
+        tape.stolen(now + 1.0, now + 1.0 + lost, 1);
+        now += 4.0 + lost;
+        tape.waits(now, 1, For::Poll).timed(now + 6.0, 1);
+        now += 6.0;
+    }
+    tape.ends(now, 1);
+    let (_, [least, likely, most]) = replayed(&tape, 1);
+    assert!([least, likely, most].iter().all(|alone| (alone - 200.0).abs() < 3.0), "{least} {likely} {most}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LATE: f64 = 0.05;
 /// Limit: a look takes no longer than this, in nanoseconds.
 const LOOK_NS: u64 = 5 * ABOUT_NS;
-/// Limit: marks record the progress of at most this many other tasks.
+/// Limit: marks record the progress of at most this many other tasks, and this many record where one stands.
 const MOST_MARKS: usize = 64;
 
 /// What ticks are.
@@ -108,6 +108,10 @@ impl Transcriber {
                 continue;
             }
             self.flush(other, now_ns);
+            // In a herd, each task looks at all others.
+            if self.tasks[other].marks >= MOST_MARKS {
+                continue;
+            }
             // A task that only looks around itself has not advanced since it began to, even if that was in
             // this period.
             let looks_since = looks_since(&self.tasks[other]).map(|tick| (tick.at, tick.from_to_ns[0]));
@@ -115,7 +119,10 @@ impl Transcriber {
                 continue;
             }
             let marks = marks.get_or_insert_with(Vec::new);
-            if did && marks.len() < MOST_MARKS {
+            if marks.len() == MOST_MARKS {
+                break;
+            }
+            if did {
                 let task = &mut self.tasks[ix];
                 let wait = task.waits;
                 task.waits += 1;
@@ -131,6 +138,7 @@ impl Transcriber {
     /// other would wait for each other.
     fn passes(&mut self, ix: Ix, at: Option<usize>, op: Op) {
         let task = &mut self.tasks[ix];
+        task.marks += 1;
         let called = task.timer.map(|timer| timer.at);
         let at = at.or(called).unwrap_or(task.script.ops.len());
         task.script.ops.insert(at, op);

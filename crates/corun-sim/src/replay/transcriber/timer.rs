@@ -1,13 +1,13 @@
-//! A sleep, or a wait with a time limit, and what a task is up to after its own timer has woken it.
+//! A sleep, or a wait with a time limit, and what a task does after its own timer has woken it.
 //!
-//! **Stops.** A runtime may have a task that its timer wakes now and then, and that then stops all the others for a moment: a Java machine does
-//! so after a second. The others fall asleep because that task is up. They do not need anything that it has to do. Alone they would be
-//! elsewhere at that time, or done. If a replay let them wait until that task gets so far, they would wait for its timer. So a stop takes its
+//! **Stops.** A runtime may have a task that its timer wakes now and then, and that then stops all other tasks for a moment. A Java machine
+//! does so after a second. The others fall asleep because that task is awake, and they need nothing from it. In a solo run they would be
+//! elsewhere at that time, or done. If a replay let them wait until that task gets there, they would wait for its timer. So a stop takes its
 //! own length, wherever it is in the run.
 //!
-//! The log shows this by when they fell asleep. Tasks that wait for a timer do so before it is over. A task that computed when the timer was
-//! over, and falls asleep in the short time in which the other is up, was stopped, or met a lock. By chance it would do so in a small share of
-//! all cases: the share of the time that the other is up.
+//! The log shows a stop by the time when the tasks fell asleep. Tasks that wait for a timer fall asleep before the timer fires. A stopped task
+//! computed when the timer fired, and fell asleep in the short time in which the other was awake. It may also have met a lock. By chance that
+//! is rare: as rare as the time in which the other is awake.
 
 use super::super::script::{Ends, Ix, Op, Outside};
 use super::super::ticks::IDLE;
