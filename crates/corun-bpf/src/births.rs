@@ -1,4 +1,4 @@
-//! Which process started which, from the moment on in which this is loaded.
+//! Which process started which, from the moment this is loaded.
 
 use crate::births_skel::{BirthsSkel, BirthsSkelBuilder};
 use crate::storage::ObjectStorage;
@@ -7,7 +7,7 @@ use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
-/// A process that another one has started, by their numbers.
+/// A process that another one has started. Both are PIDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Birth {
     /// Who started it.
@@ -26,7 +26,7 @@ pub struct Births {
 }
 
 impl Births {
-    /// Starts. `None` where the kernel refuses it: it refuses a probe, too, and says why.
+    /// Starts to watch. `None` if the kernel refuses it. Then it also refuses the probe, and says why.
     pub fn watch() -> Option<Births> {
         libbpf_rs::set_print(None);
         let (storage, object) = ObjectStorage::new();
@@ -49,7 +49,7 @@ impl Births {
 
     /// All births so far, in order.
     pub fn so_far(&self) -> Ref<'_, Vec<Birth>> {
-        // An error here means that the ring has gone, and then there is nothing to pass on.
+        // An error means that the ring is gone. Then there is nothing to return.
         let _ = self.ring.consume();
         self.seen.borrow()
     }

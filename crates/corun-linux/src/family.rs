@@ -1,8 +1,8 @@
-//! Processes and all their descendants, even if some of them end. The children of an ended process get another parent, so `/proc` does not
-//! tell any more whose they are. While a probe is loaded, which takes a second, somebody else may watch who starts whom
-//! ([`Births`](corun_bpf::Births)): then nobody who is started meanwhile is lost.
+//! Processes and all their descendants, even if some of them end. The children of an ended process get another parent, so `/proc` no longer
+//! shows whose they are. Loading a probe takes a second. Meanwhile [`Births`](corun_bpf::Births) may record which process starts which, so
+//! that no process started in that second is lost.
 //!
-//! Limit: a process whose parent has ended before the family is first looked at is none of its members.
+//! Limit: if the parent of a process ended before the family was first scanned, the process is not a member.
 
 use crate::procfs;
 use crate::root::{ReadError, Root};

@@ -1,30 +1,30 @@
-//! Whom outside of it a program waited for, and how long those were kept from a CPU meanwhile.
+//! The tasks outside a program that it waited for, and how long others kept those tasks from a CPU meanwhile.
 //!
-//! A run log says when no task of the program ran or wanted to, and who ended that. If it was a task outside of the program, the program
-//! had waited for that task: its **server**. A window's ledger says how long each task of the machine was kept from a CPU, and for whom,
-//! but not when in the window. So together they give bounds. A program waits for a server for 0.9 s of a window of one second, in which the
-//! server is in the run queue for 0.5 s: both at once for at least 0.4 s, and for at most 0.5 s.
+//! A run log says when no task of the program ran or wanted to, and who ended that time. If a task outside the program ended it, the
+//! program had waited for that task: its **server**. The ledger of a window says how long each task of the machine was kept from a CPU,
+//! and by whom. It does not say when in the window. So log and ledger together give bounds. For example, a program waits for a server for
+//! 0.9 s of a window of one second, and the server is in the run queue for 0.5 s. Then both happen at once for 0.4 to 0.5 s.
 //!
-//! As in a verdict, only what co-runners of the server took counts as taken from it. A solo run has what the server's own tasks, the kernel,
-//! an idle CPU's wake-up and the program itself took.
+//! As in a verdict, only what co-runners of the server took counts as taken from it. What its own tasks, the kernel, the wake-up of an
+//! idle CPU and the program took would be there in a solo run, too.
 //!
-//! Limits: it is the first of a chain. What a server waited for in turn is not known, nor whether it worked for this program when it was
-//! kept from a CPU. Where a timer, a device or a network ended the wait, there is no server. A log that lost events says nothing.
+//! Limits: only the first server of a chain is known, and not what it waited for in turn. Nor is it known whether it worked for this program
+//! when it was kept from a CPU. If a timer, a device or a network ended the wait, there is no server. A log that lost events says nothing.
 
 use corun_model::run_log::{Event, Left, RunLog, Waker, What};
 use corun_model::{Observation, TakenBy, TaskId, TenantId, TenantKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Limit: so many windows are kept while a wait lasts that began in the first of them; of a longer wait two become one.
+/// Limit: this many windows are kept while a wait lasts that began in the first of them. If it lasts longer, two windows become one.
 const MOST_WINDOWS: usize = 64;
-/// Limit: so many tasks and tenants are remembered.
+/// Limit: this many tasks and tenants are kept.
 const MOST: usize = 100_000;
 
-/// The least and the most that it can be, in nanoseconds.
+/// The least and the most that a time can be, in nanoseconds.
 pub type Bounds = [u64; 2];
 
-/// A tenant whose tasks a program waited for. The bounds of different causes hold each by itself.
+/// A tenant whose tasks a program waited for. Each cause has bounds of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Its name.
@@ -41,7 +41,7 @@ pub struct Server {
     pub held_ns: Bounds,
     /// Who held the CPU, most first; with `unattributed_ns` they sum to the most of `queued_ns`.
     pub culprits: Vec<Holder>,
-    /// The part of that of which nobody knows who held the CPU.
+    /// The part of that for which it is not known who held the CPU.
     pub unattributed_ns: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Takes the next window of the run, and what the program's tasks did up to about its end.
+    /// Takes the next window of the run, and the program's events up to about its end.
     pub fn push(&mut self, log: &RunLog, seen: &Observation, subject: TenantId) {
         if self.has_lost || log.lost > 0 {
             *self = Servers { has_lost: true, ..Servers::default() };
@@ -95,7 +95,7 @@ impl Servers {
         }
     }
 
-    /// The servers so far, those first for which it waited longest; `None`: it is not known.
+    /// The servers so far. The one that the program waited for longest comes first. `None` if they are not known.
     pub fn found(&self) -> Option<Vec<Server>> {
         if self.has_lost {
             return None;
@@ -202,18 +202,18 @@ struct Span {
     by: TaskId,
 }
 
-/// Which tasks of a program run or want to, and since when none does.
+/// The tasks of a program that run or want to, and since when none does.
 #[derive(Clone, Debug, Default)]
 struct Rest {
     known: BTreeSet<TaskId>,
     awake: BTreeSet<TaskId>,
-    /// Who was woken while it was still awake, and by whom.
+    /// The tasks that were woken while they were still awake, and who woke them.
     early: BTreeMap<TaskId, Option<TaskId>>,
     since_ns: Option<u64>,
 }
 
 impl Rest {
-    /// Takes what happened next. Returns a rest that a task outside of the program has ended by it.
+    /// Takes the next event. Returns a rest that a task outside the program has ended with it.
     fn take(&mut self, &Event { t_ns, task, what }: &Event) -> Option<Span> {
         match what {
             What::Leaves(Left::Waits(_)) => {

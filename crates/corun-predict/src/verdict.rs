@@ -79,8 +79,8 @@ pub struct Verdict {
     /// The least share of the wall time in which it waited only for processes, events and timers outside of it, 0..1. Nobody knows what
     /// delayed those. `None`: not measured.
     pub outside: Option<f64>,
-    /// Whom outside of it it waited for, and how long those were kept from a CPU meanwhile, those first for which it waited longest.
-    /// `None`: not known.
+    /// The tenants outside the program that it waited for, and how long others kept those from a CPU meanwhile. The longest wait comes
+    /// first. `None`: not known.
     pub servers: Option<Vec<Server>>,
     /// The task in it that a signal ended, and from which most was taken; `None`: there is none, or it is not known.
     pub cut_short: Option<CutShort>,

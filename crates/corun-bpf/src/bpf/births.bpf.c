@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which process started which. The kernel takes a second to verify the probe, and the processes of a subject may end meanwhile and leave
- * children to somebody else. This takes it a few milliseconds, so it sees everything in between.
+ * Which process started which. The kernel takes a second to verify the probe. Meanwhile processes of the subject may end, and their
+ * children get other parents. This program is verified in a few milliseconds, so it sees the births in between.
  */
 #include "kernel_min.h"
 #include <bpf/bpf_helpers.h>
@@ -16,7 +16,7 @@ struct birth {
 	u32 child;
 };
 
-/* Of 100,000 processes: more than a machine starts while a probe is loaded. */
+/* Room for 100,000 processes: more than a machine starts while a probe is loaded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 2 << 20);

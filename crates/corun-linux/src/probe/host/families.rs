@@ -13,14 +13,13 @@ use corun_bpf::Births;
 /// The families that the user named.
 pub(super) struct Families {
     subject: Option<Family>,
-    /// Who has started whom since before they were looked at; `None`: nobody of them can come or go, or the kernel does not tell.
+    /// Which process has started which since before the families were scanned. `None` if no family can change, or the kernel does not tell.
     births: Option<Births>,
     tenants: Vec<(Family, TenantName)>,
 }
 
 impl Families {
-    /// The subject's family, and those founded by these processes. A process that ends from now on leaves nobody behind who is not
-    /// known.
+    /// The subject's family, and the families of these processes. From now on, children of a process that ends stay known.
     pub(super) fn of(root: &Root, subject: &Subject, tenants: &[u32]) -> Result<Families, ReadError> {
         let is_alive = matches!(subject, Subject::Processes { .. }) || !tenants.is_empty();
         let births = is_alive.then(Births::watch).flatten();
