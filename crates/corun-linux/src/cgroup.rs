@@ -58,14 +58,15 @@ impl Tree {
         controllers.iter().any(|c| c == name)
     }
 
-    /// The path of a cgroup's folder for display, given its path as in `/proc/PID/cgroup`; `None` if it lies
-    /// outside the mounted part.
-    pub fn shown(&self, path: &str) -> Option<String> {
-        let below = match self.mounted.as_str() {
-            "/" => path,
-            mounted => path.strip_prefix(mounted)?,
-        };
-        Some(format!("{}/{}", self.mount.display(), below.trim_start_matches('/')))
+    /// The path of a cgroup as in `/proc/PID/cgroup`, given its folder; `None` if that is not in this tree. If a
+    /// name is not UTF-8, the path has replacement characters.
+    pub fn path_of(&self, folder: &Path) -> Option<String> {
+        let below = folder.strip_prefix(&self.mount).ok()?.to_string_lossy();
+        Some(match (self.mounted.as_str(), &*below) {
+            (mounted, "") => mounted.to_owned(),
+            ("/", below) => format!("/{below}"),
+            (mounted, below) => format!("{mounted}/{below}"),
+        })
     }
 
     /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` if it lies outside the mounted

@@ -309,8 +309,9 @@ impl Subject {
             let device = file_id(root, &tree.mount).map(|(device, _)| device);
             let is_given = |n: &cgroup::Node| given.is_some_and(|(of, id)| Some(of) == device && id == n.id);
             // A name that is not UTF-8 arrives with replacement characters, as a path has it.
-            let is_shown = |n: &cgroup::Node| tree.shown(&n.path).is_some_and(|shown| shown == wanted);
-            let exact = nodes.iter().find(|n| n.path == wanted || is_given(n) || is_shown(n));
+            let shown = tree.path_of(Path::new(wanted));
+            let exact =
+                nodes.iter().find(|n| n.path == wanted || is_given(n) || shown.as_deref() == Some(&*n.path));
             let found = match exact {
                 Some(node) => vec![node],
                 None => topmost(nodes.iter().filter(|n| is_meant(&n.path)).collect()),
@@ -325,7 +326,7 @@ impl Subject {
                         path: node.path.clone(),
                         v2_id: tree.is_v2().then_some(node.id),
                     };
-                    if !cgroups.processes(tree, &node.path).is_ok_and(|pids| pids.is_empty()) {
+                    if !subject.is_deserted(root) {
                         return Ok(subject);
                     }
                     empty.get_or_insert(subject);

@@ -121,12 +121,7 @@ impl Paths {
             Err(e) => return Err(e),
         };
         let found = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
-        let below = found.strip_prefix(&tree.mount).ok().map(|below| below.to_string_lossy().into_owned());
-        Ok(below.map(|below| match (tree.mounted.as_str(), below.as_str()) {
-            (mounted, "") => mounted.to_owned(),
-            ("/", below) => format!("/{below}"),
-            (mounted, below) => format!("{mounted}/{below}"),
-        }))
+        Ok(tree.path_of(&found))
     }
 
     fn walk(&mut self, hierarchy: u32) {

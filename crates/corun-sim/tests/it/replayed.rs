@@ -130,8 +130,8 @@ fn paced_by_a_timer(by: Waker) -> Tape {
     tape
 }
 
-/// Computes 4 ms, some of which is stolen, and sleeps for 6 ms.
-fn sleeper(as_length: bool) -> Tape {
+/// Computes 4 ms, some of which is stolen, and then waits for 6 ms.
+fn works_and_waits(waits: impl Fn(&mut Tape, f64)) -> Tape {
     let mut tape = Tape::new();
     tape.runs(0.0, 1);
     let mut now = 0.0;
@@ -139,11 +139,17 @@ fn sleeper(as_length: bool) -> Tape {
         let lost = 1.0 + f64::from(round % 4);
         tape.stolen(now + 1.0, now + 1.0 + lost, 1);
         now += 4.0 + lost;
-        tape.sleeps_until(now, 1, now + 6.0, as_length).waits(now, 1, For::Sleep).fires(now + 6.0, 1);
+        waits(&mut tape, now);
         now += 6.0;
     }
     tape.ends(now, 1);
     tape
+}
+
+fn sleeper(as_length: bool) -> Tape {
+    works_and_waits(|tape, now| {
+        tape.sleeps_until(now, 1, now + 6.0, as_length).waits(now, 1, For::Sleep).fires(now + 6.0, 1);
+    })
 }
 
 fn shell() -> Tape {
@@ -493,17 +499,9 @@ fn a_limit_is_not_ended_by_who_ends_the_next_wait_for_another_object() {
 
 #[test]
 fn a_timer_that_is_set_anew_each_time_ends_a_wait_after_its_length() {
-    let mut tape = Tape::new();
-    tape.runs(0.0, 1);
-    let mut now = 0.0;
-    for round in 0..20 {
-        let lost = 1.0 + f64::from(round % 4);
-        tape.stolen(now + 1.0, now + 1.0 + lost, 1);
-        now += 4.0 + lost;
+    let tape = works_and_waits(|tape, now| {
         tape.waits(now, 1, For::Poll).timed(now + 6.0, 1);
-        now += 6.0;
-    }
-    tape.ends(now, 1);
+    });
     let (_, [least, likely, most]) = replayed(&tape, 1);
     assert!([least, likely, most].iter().all(|alone| (alone - 200.0).abs() < 3.0), "{least} {likely} {most}");
 }

@@ -10,8 +10,7 @@ impl Transcriber {
         self.forget_timer(ix);
         self.goes_on(ix);
         let begin_ns = self.begin_ns.unwrap_or(now_ns);
-        let process = self.processes.get(&self.tasks[ix].script.process);
-        let late_ns = process.map_or(0, |process| process.wanted.any_ns);
+        let late_ns = self.late_ns(ix);
         let task = &mut self.tasks[ix];
         task.sleeps.add(now_ns, deadline_ns, as_length, late_ns);
         if let Some(parent) = task.parent {
@@ -21,6 +20,12 @@ impl Transcriber {
         // How long it lasts if it does not block. All sleeps together decide later.
         let until_ns = deadline_ns.saturating_sub(begin_ns);
         task.script.ops.push(Op::Outside(Outside::sleep(0, until_ns)));
+    }
+
+    /// How long its process has wanted CPUs in vain.
+    fn late_ns(&self, ix: Ix) -> u64 {
+        let process = self.processes.get(&self.tasks[ix].script.process);
+        process.map_or(0, |process| process.wanted.any_ns)
     }
 
     /// The sleep that it had called did not happen. It counts only if its time was over when it was called.
@@ -55,8 +60,7 @@ impl Transcriber {
 
     /// A timer that the task had set before, such as a `timerfd`, ended its wait. That is a sleep, or a time limit for something else.
     pub(super) fn kept_by_a_timer(&mut self, ix: Ix, now_ns: u64) {
-        let late_ns =
-            self.processes.get(&self.tasks[ix].script.process).map_or(0, |process| process.wanted.any_ns);
+        let late_ns = self.late_ns(ix);
         let task = &mut self.tasks[ix];
         if let Some(Op::Outside(outside @ Outside { is_sleep: false, ends: Ends::Either, .. })) =
             task.script.ops.last_mut()
